@@ -43,7 +43,7 @@ test: build-all
 
 # Those that a change of the cluster or of the federation's wire should be tried on, and that make test leaves out for time.
 test-slow: build-all
-	@EVENKEEL_SLOW=1 OMP_NUM_THREADS=1 PYTEST_ADDOPTS="-k 'test_cluster or test_federation or test_wire or test_federated_run'" \
+	@EVENKEEL_SLOW=1 OMP_NUM_THREADS=1 PYTEST_ADDOPTS="-k 'test_cluster or test_federation or test_operator_faults or test_wire or test_federated_run'" \
 	  ctest --test-dir build -R '^(e2e\.[0-9]|flower)' --progress --output-on-failure --no-tests=error
 
 # All rooms, or those that are named.

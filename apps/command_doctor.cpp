@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/doctor_serve.h"
 #include "apps/output_paths.h"
+#include "apps/plan_output.h"
 #include "base/plain/files.h"
 #include "base/system/device.h"
 #include "base/system/machine.h"
@@ -36,20 +38,14 @@
 namespace evenkeel::apps {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr int64_t kRank = 20;
 constexpr int64_t kTokens = 8 * 256;  // a micro-batch of the paper: 8 sequences of 256 tokens
 
 struct DoctorFlags {
   std::string model, config, client_profile;
   std::vector<std::string> settings;
+  bool serve = false;
 };
-
-std::string fixed(double value, int decimals, int width = 0) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%*.*f", width, decimals, value);
-  return text.data();
-}
 
 /// Returns the processor's instruction sets that matter to matrix products.
 std::string instruction_sets() {
@@ -210,6 +206,16 @@ std::optional<ComputedTime> computed_time(fed::Experiment& experiment, fed::Comp
   return ComputedTime{fed::foreseen_seconds(fed::counted_work(experiment), speeds), product_speed};
 }
 
+/// Returns the experiment of a run without weights. If rows are missing, says how a server is planned, which has none.
+fed::Experiment dry_run(const fed::RunConfig& config) {
+  try {
+    return fed::make_experiment(config, fed::Purpose::kDryRun);
+  } catch (const Error& error) {
+    if (!config->clients.own_rows()) throw;
+    throw error.with_advice("where the rows are at the nodes, --serve plans the federation");
+  }
+}
+
 /// Estimates the memory of a run, and the time if its model is large, without reading the weights.
 Foreseen foreseen(const DoctorFlags& flags) {
   auto asked = fed::ExperimentConfig::load(flags.config, flags.settings);
@@ -217,7 +223,7 @@ Foreseen foreseen(const DoctorFlags& flags) {
   asked.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
   const auto config = fed::settle(asked, fed::machine_choices(asked));
   const bool on_gpu = names_gpu(config->model.device);
-  auto experiment = fed::make_experiment(config, fed::Purpose::kDryRun);
+  auto experiment = dry_run(config);
   Foreseen plans{.host = fed::memory_plan(experiment),
                  .disk = fed::disk_needs(experiment),
                  .folder = experiment.server.config->folder()};
@@ -234,20 +240,6 @@ machine::Memory gpu_memory() {
           .available = memory.free,
           .address_space = std::numeric_limits<int64_t>::max(),
           .limited_by = memory.total > 0 ? "free on the GPU" : "there is no GPU here"};
-}
-
-void print_plan(const std::string& what, const models::MemoryPlan& plan, const machine::Memory& memory) {
-  std::cout << "\n" << what << " at the worst moment of the run, GiB\n";
-  const auto line = [](int64_t bytes, const std::string& what) {
-    std::cout << fixed(static_cast<double>(bytes) / kGiB, 2, 8) << "  " << what << '\n';
-  };
-  for (const auto& part : plan.parts) line(part.bytes, part.what);
-  line(plan.needed(), "in all");
-  line(memory.available, "available (" + memory.limited_by + ")");
-  if (plan.mapped > 0) line(plan.mapped, "of mapped files besides, whose pages can be dropped and read again");
-  constexpr std::array kVerdicts{"fits", "fits, with little to spare", "does not fit"};
-  std::cout << kVerdicts.at(static_cast<size_t>(models::verdict(plan, memory))) << ": the run "
-            << models::memory_report(plan, memory) << '\n';
 }
 
 /// Returns true if the run fits into the memory of this machine and of its GPU.
@@ -334,6 +326,40 @@ void print_profile(const DoctorFlags& flags) {
             << ": append it to a config, with the rates of a connection, and name it in clients.profiles\n";
 }
 
+/// Checks which flags go together.
+void check(const DoctorFlags& flags) {
+  EK_CHECK(flags.client_profile.empty() || !(flags.model.empty() && flags.config.empty()), kConfig,
+           "--client-profile goes with --config or --model: whose training is to be measured");
+  EK_CHECK(flags.settings.empty() || !flags.config.empty(), kConfig, "--set goes with --config");
+  EK_CHECK(!flags.serve || (!flags.config.empty() && flags.model.empty() && flags.client_profile.empty()), kConfig,
+           "--serve goes with --config alone: it plans the federation of that config");
+  if (!flags.client_profile.empty()) check_profile_file(flags);
+  EK_CHECK(!flags.serve || !is_study(flags.config), kConfig, "--serve goes with the config of a run, ", flags.config,
+           " is a study");
+}
+
+void print_this_machine() {
+  print_machine();
+  print_gpu();
+}
+
+void run_doctor(const DoctorFlags& flags) {
+  check(flags);
+  if (flags.serve) return plan_served(flags.config, flags.settings, print_this_machine);
+  if (is_study(flags.config)) return print_study(flags);
+  std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
+  std::optional<Foreseen> plan;
+  if (!flags.model.empty()) shaped = open_shape(flags.model);
+  if (!flags.config.empty()) plan = foreseen(flags);
+  print_this_machine();
+  if (!plan) print_products();
+  if (shaped) print_fit(*shaped);
+  if (plan) print_plan(flags.config + ": memory", plan->host, machine::memory());
+  if (plan && plan->device) print_plan(flags.config + ": memory of the GPU", *plan->device, gpu_memory());
+  if (plan) print_time_and_disk(flags, *plan);
+  if (!flags.client_profile.empty()) print_profile(flags);
+}
+
 }  // namespace
 
 void add_doctor_command(CLI::App& program) {
@@ -342,6 +368,7 @@ void add_doctor_command(CLI::App& program) {
   command->footer(
       "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n"
       "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n"
+      "         evenkeel doctor --config configs/demo.toml --serve\n"
       "         evenkeel doctor --config configs/demo.toml --client-profile this-machine.toml\n\n"
       "Prints cores, instruction sets and memory, and how fast each way to multiply with a bfloat16 base is here; "
       "with --config instead what that run would hold in memory and on disk, and how long it would take. "
@@ -356,25 +383,9 @@ void add_doctor_command(CLI::App& program) {
   command->add_option("--client-profile", flags->client_profile,
                       "measure the training of --config, or of --model on the built-in tasks, and write it as "
                       "[client_profiles.NAME] into NAME.toml");
-  command->callback([flags] {
-    EK_CHECK(flags->client_profile.empty() || !(flags->model.empty() && flags->config.empty()), kConfig,
-             "--client-profile goes with --config or --model: whose training is to be measured");
-    EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
-    if (!flags->client_profile.empty()) check_profile_file(*flags);
-    if (is_study(flags->config)) return print_study(*flags);
-    std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
-    std::optional<Foreseen> plan;
-    if (!flags->model.empty()) shaped = open_shape(flags->model);
-    if (!flags->config.empty()) plan = foreseen(*flags);
-    print_machine();
-    print_gpu();
-    if (!plan) print_products();
-    if (shaped) print_fit(*shaped);
-    if (plan) print_plan(flags->config + ": memory", plan->host, machine::memory());
-    if (plan && plan->device) print_plan(flags->config + ": memory of the GPU", *plan->device, gpu_memory());
-    if (plan) print_time_and_disk(*flags, *plan);
-    if (!flags->client_profile.empty()) print_profile(*flags);
-  });
+  command->add_flag("--serve", flags->serve,
+                    "plan the federation of --config, as `evenkeel serve` runs it, without the nodes' rows");
+  command->callback([flags] { run_doctor(*flags); });
 }
 
 }  // namespace evenkeel::apps

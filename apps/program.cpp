@@ -24,6 +24,7 @@
 #include "base/system/events.h"
 #include "base/system/interrupt.h"
 #include "base/system/revision.h"
+#include "cluster/rank_ends.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -109,8 +110,10 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-/// Prints an error on stderr and writes the last event. Returns the exit code.
+/// Prints an error on stderr and writes the last event; a rank of --ranks leaves both to the process that started it.
+/// Returns the exit code.
 int say(const Error& error) {
+  if (cluster::tell_starter(error)) return error.exit_code();
   std::cerr << "evenkeel: " << error.what() << '\n';
   events::write_last("error",
                      {{"kind", to_string(error.kind())}, {"message", error.what()}, {"exit_code", error.exit_code()}});
@@ -118,6 +121,7 @@ int say(const Error& error) {
 }
 
 int say(const Interrupted& interrupted) {
+  if (cluster::tell_starter(interrupted)) return kInterruptedCode;
   std::cerr << "evenkeel: " << interrupted.what() << '\n';
   events::write_last("interrupted", {{"message", interrupted.what()}, {"exit_code", kInterruptedCode}});
   return kInterruptedCode;

@@ -20,7 +20,7 @@ OUT = ROOT / "build-site"
 CODE = re.compile(r"(^ *```.*?^ *```$)", re.M | re.S)
 LINK = re.compile(r"\[([^\[\]]*)\]\(([^()\s]+)\)")
 # Pages that are not files of docs/ under the same name.
-OUTSIDE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+OUTSIDE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
 MADE = {"command-line.md": reference.command_line_page, "python-api.md": reference.python_page}
 NOTEBOOKS = {"first-run.md": "notebooks/first-run.ipynb", "trained-model.md": "notebooks/trained-model.ipynb"}
 NAVIGATION = {
@@ -36,7 +36,7 @@ NAVIGATION = {
                    "Troubleshooting": "troubleshooting.md"},
     "Results": {"Results": "results.md", "Tables of the paper": "paper-tables.md", "Statistics of a study": "study-statistics.md",
                 "Performance": "performance.md", "Kernels": "kernels.md"},
-    "Project": {"Architecture": "architecture.md", "Contributing": "contributing.md", "Changelog": "changelog.md"},
+    "Project": {"Architecture": "architecture.md", "Contributing": "contributing.md", "Security": "security.md", "Changelog": "changelog.md"},
 }
 
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import threading
 import time
 
 import flwr
@@ -43,12 +44,23 @@ def engine(config):
         return
     with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
         socket = os.path.join(folder, "grid.sock")
-        process = subprocess.Popen(command(config, socket))
+        process = subprocess.Popen(command(config, socket), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        log = threading.Thread(target=show_log, args=(process.stdout,), daemon=True)
+        log.start()
         try:
             with wait_for(socket, config["wait"], process) as lines:
                 yield lines, process
         finally:
             end(process)
+            log.join(10)
+
+
+def show_log(lines):
+    """Prints what the program writes, line by line: Flower sends to `flwr run --stream` what this process prints, not
+    what its children do. It reads until the end whatever print does, so that the program never waits for a reader."""
+    for line in lines:
+        with contextlib.suppress(OSError, ValueError):
+            print(line.decode(errors="replace").rstrip("\n"), flush=True)
 
 
 def command(config, socket):

@@ -6,6 +6,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/log.h"
+#include "cluster/rank_ends.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -102,8 +103,10 @@ void Heartbeat::guard() {
   for (;; std::this_thread::sleep_for(kBeat)) {
     const auto since = Clock::now().time_since_epoch() - Clock::duration(last_round_.load());
     if (guard_disabled_ || seconds_of(since) < settings_.timeout_s + kGrace) continue;
-    log::error("[cluster] rank ", settings_.rank, ": the store has not answered for ",
-               static_cast<int64_t>(seconds_of(since)), " s: rank 0 is gone or frozen; leaving");
+    const auto text = concat("rank ", settings_.rank, ": the store has not answered for ",
+                             static_cast<int64_t>(seconds_of(since)), " s: rank 0 is gone or frozen");
+    set_leaving_because_of_another(true);
+    if (!tell_starter(Error(kIo, text))) log::error("[cluster] ", text, "; leaving");
     std::_Exit(1);
   }
 }

@@ -9,6 +9,7 @@
 #include "base/plain/log.h"
 #include "base/system/interrupt.h"
 #include "cluster/heartbeat.h"
+#include "cluster/rank_ends.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -30,6 +31,7 @@ std::string key_of(const std::string& attempt, int64_t group, const std::string&
 
 ProcessGroup::ProcessGroup(const Launch& launch, const ClusterOptions& options)
     : launch_(launch), options_(options), group_(nullptr), members_(first_ranks(launch.size)) {
+  set_leaving_because_of_another(!leads());  // rank 0 has the store
   store_ = make_store(launch_.store, options_.start_timeout);
   auto own = launch_.store;
   own.here = false;
@@ -39,6 +41,7 @@ ProcessGroup::ProcessGroup(const Launch& launch, const ClusterOptions& options)
                                                                        .newest_group_key = root_key(kNewestGroup),
                                                                        .timeout_s = options_.timeout,
                                                                        .start_timeout_s = options_.start_timeout});
+  set_leaving_because_of_another(false);
   begin_watch();
   heartbeat_->start();
 }
@@ -57,6 +60,7 @@ auto ProcessGroup::call_store(const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
+    set_leaving_because_of_another(true);  // the store is gone with rank 0
     throw error.with_context(concat("rank ", rank()));
   }
 }
@@ -78,6 +82,7 @@ std::string ProcessGroup::wait_for(const std::string& key) {
 
 void ProcessGroup::check() {
   const auto failure = heartbeat_->failure();
+  if (failure.kind != PeerFailure::Kind::kNone) set_leaving_because_of_another(true);
   switch (failure.kind) {
     case PeerFailure::Kind::kNone:
       return;
@@ -108,6 +113,7 @@ void ProcessGroup::tell_stop(const std::string& why) noexcept { tell(concat("sto
 void ProcessGroup::form_group() {
   group_ = nullptr;
   if (members_.size() < 2) return;
+  set_leaving_because_of_another(true);  // it waits for the others
   group_ = make_group(*store_, launch_.store,
                       {.name = own_key("gloo/"),
                        .rank = group_rank(),
@@ -115,6 +121,7 @@ void ProcessGroup::form_group() {
                        .device = options_.device,
                        .timeout_s = options_.timeout})
                .release();
+  set_leaving_because_of_another(false);
 }
 
 void ProcessGroup::together(const std::string& what, const std::function<void(Collective& group)>& work) {
@@ -124,6 +131,7 @@ void ProcessGroup::together(const std::string& what, const std::function<void(Co
     work(*group_);
   } catch (const Error& error) {
     broken_ = true;
+    if (error.kind() == kIo) set_leaving_because_of_another(true);
     throw error.with_context(concat("rank ", rank(), ", ", what));
   }
 }
@@ -161,6 +169,7 @@ std::vector<int> ProcessGroup::await_members(int64_t next) {
 }
 
 void ProcessGroup::regroup() {
+  set_leaving_because_of_another(true);
   if (!leads())
     while (announced_group() <= group_number_) {
       EK_CHECK(heartbeat_->silence(0) < options_.timeout, kIo, "rank ", rank(), ": rank 0 is lost as well");
@@ -176,6 +185,7 @@ void ProcessGroup::regroup() {
   begin_watch();
   log::warning("[cluster] rank ", rank(), ": group ", group_number_, " of ranks ", join(members_));
   form_group();
+  set_leaving_because_of_another(false);
 }
 
 void ProcessGroup::disable_guard() { heartbeat_->disable_guard(); }

@@ -15,10 +15,13 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/plain/error.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
+#include "base/system/events.h"
+#include "cluster/rank_ends.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -52,59 +55,79 @@ void begin_rank(pid_t parent) {
   ::setpgid(0, 0);
 }
 
-using Clock = std::chrono::steady_clock;
-
+/// The running ranks, in the process that started them.
 class Ranks {
  public:
-  explicit Ranks(bool others_go_on) : others_go_on_(others_go_on) {}
+  Ranks(const RankNotes& notes, bool others_go_on) : notes_(notes), others_go_on_(others_go_on) {}
   void add(pid_t process, int rank) { running_[process] = rank; }
 
-  /// Returns the code of rank 0, or 1 if another rank failed. \throws kIo if rank 0 was killed, which then has said
-  /// nothing itself
-  int wait_for_all() {
+  /// Returns when all ranks have ended and the run is done. \throws Error or Interrupted of the rank that failed
+  void wait_for_all() {
     while (!running_.empty()) {
       int status = 0;
       const pid_t process = ::waitpid(-1, &status, WNOHANG);
       if (const auto found = running_.find(process); process > 0 && found != running_.end()) ended(found, status);
-      if (failed_ && Clock::now() > deadline_) kill_all();
+      if (deadline_ > 0 && seconds_now() > deadline_) kill_all();
       if (process <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    EK_CHECK(leader_signal_ == 0, kIo, "rank 0 was killed by signal ", leader_signal_, ": the others are ended");
-    return code_;
+    if (run_has_failed()) say_why();
   }
 
  private:
   void ended(std::map<pid_t, int>::iterator process, int status) {
     const int rank = process->second;
-    const bool killed = WIFSIGNALED(status);
-    const int code = killed ? 1 : WEXITSTATUS(status);
     running_.erase(process);
-    if (rank == 0 && killed) leader_signal_ = WTERMSIG(status);
-    if (code == 0 && rank != 0) return;
-    if (rank != 0 && others_go_on_) {
-      log::warning("[cluster] rank ", rank, " has ended, the other ranks continue");
-      return;
-    }
-    if (!failed_ && killed && rank != 0)
-      log::error("[cluster] rank ", rank, " was killed by signal ", WTERMSIG(status), ": the others are ended");
-    if (!failed_ && (code != 0 || !running_.empty())) begin_end();
-    if (code_ == 0 || (rank == 0 && code != 0)) code_ = code;
+    const bool failed = status != 0;
+    if (failed && !(is_killing_ && WIFSIGNALED(status))) failures_.push_back(end_of(rank, status));
+    if (rank == 0) leader_is_done_ = !failed;
+    if (rank == 0 || (failed && !others_go_on_)) begin_end();
+    if (rank != 0 && failed && others_go_on_ && deadline_ <= 0)
+      log::warning("[cluster] the other ranks continue without one: ", named(failures_.back()));
   }
 
+  /// Returns why a rank ended: its own note, or what the status of its process says.
+  RankEnd end_of(int rank, int status) const {
+    if (auto told = notes_.read(rank)) return *told;
+    if (WIFSIGNALED(status))
+      return {.rank = rank,
+              .time = seconds_now(),
+              .text = concat("rank ", rank, " was killed by signal ", WTERMSIG(status), ": the others are ended")};
+    return {
+        .rank = rank,
+        .time = seconds_now(),
+        .text = concat("rank ", rank, " ended with exit code ", WEXITSTATUS(status), "; what it said stands above")};
+  }
+
+  /// The others have a few seconds to end by themselves.
   void begin_end() {
-    failed_ = true;
-    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kPatience));
+    if (deadline_ <= 0) deadline_ = seconds_now() + kPatience;
   }
 
   void kill_all() {
+    is_killing_ = true;
     for (const auto& [process, rank] : running_) ::kill(process, SIGKILL);
   }
 
+  bool run_has_failed() const { return !failures_.empty() && !(leader_is_done_ && others_go_on_); }
+
+  static std::string named(const RankEnd& failure) {
+    return failure.text.starts_with("rank ") ? failure.text : concat("rank ", failure.rank, ": ", failure.text);
+  }
+
+  [[noreturn]] void say_why() const {
+    const auto& cause = cause_of(failures_, others_go_on_);
+    for (const auto& failure : failures_)
+      if (&failure != &cause) log::error("[cluster] ", named(failure));
+    if (leader_is_done_) events::leave_off();  // rank 0 has written the last event
+    rethrow(cause);
+  }
+
+  const RankNotes& notes_;
   bool others_go_on_;
   std::map<pid_t, int> running_;
-  bool failed_ = false;
-  Clock::time_point deadline_;
-  int code_ = 0, leader_signal_ = 0;
+  std::vector<RankEnd> failures_;
+  double deadline_ = 0;  // of seconds_now(); 0: no rank has failed
+  bool is_killing_ = false, leader_is_done_ = false;
 };
 
 }  // namespace
@@ -112,13 +135,15 @@ class Ranks {
 Launch spawn(int ranks, bool others_go_on) {
   const auto address = listening_address();
   const pid_t parent = ::getpid();
-  Ranks children(others_go_on);
+  const RankNotes notes(ranks);
+  Ranks children(notes, others_go_on);
   std::fflush(nullptr);
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t process = ::fork();
     EK_CHECK(process >= 0, kIo, "--ranks, process ", rank + 1, ": ", no_process_text(errno, "--ranks"));
     if (process == 0) {
       begin_rank(parent);
+      notes.belong_to(rank);
       ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // selects the rank's GPU (base/system/device.h)
       Launch launch{.rank = rank, .size = ranks, .store = address, .launcher = "--ranks"};
       launch.store.here = rank == 0;
@@ -133,7 +158,8 @@ Launch spawn(int ranks, bool others_go_on) {
   action.sa_handler = hand_on;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  std::_Exit(children.wait_for_all());
+  children.wait_for_all();
+  std::_Exit(0);
 }
 
 }  // namespace evenkeel::cluster

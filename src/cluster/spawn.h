@@ -7,11 +7,11 @@
 namespace evenkeel::cluster {
 
 /// Forks `ranks` child processes and returns in each of them; the children connect over loopback. It never returns in
-/// the calling process. That process forwards SIGINT and SIGTERM to rank 0 and waits for all children. It exits with
-/// the code of rank 0, or with that of the first other rank that failed, 1 for a killed one. REQUIRES that no other
-/// threads exist.
+/// the calling process. That process forwards SIGINT and SIGTERM to rank 0, waits for all children, and exits with 0
+/// when the run is done. REQUIRES that no other threads exist.
 /// \param others_go_on  true: the others continue after the loss of a rank other than 0
-/// \throws kIo when a process cannot be created, and in the calling process when rank 0 was killed by a signal
+/// \throws kIo when a process cannot be created; in the calling process the error of the rank that failed first
+/// (cluster/rank_ends.h), kIo for one that was killed by a signal
 Launch spawn(int ranks, bool others_go_on);
 
 }  // namespace evenkeel::cluster

@@ -213,7 +213,8 @@ BAD = {
     "man": {},
     "completion": {},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
-               "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])]},
+               "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])],
+               "--serve": [(None, ["--serve", "--config"]), ("yes", ["yes"])]},
     "study": {
         "--set": [("seed", ["--set", "a.b=value"]), ("seed=3", ["--set sets seed=3", "[study] seeds"]), ("data.limits=3", ["limits"])],
         "--out": [(LETTER, ["[io]", LETTER, "is a file"]), (MODEL, [MODEL, "not empty"]), ("a\nb", ["--out", "a\\nb"])],

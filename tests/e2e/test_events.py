@@ -177,7 +177,9 @@ def test_a_killed_rank_gives_an_error_event_with_the_exit_code(rank, tiny_model,
     out, error = process.communicate(timeout=600)
     last = json.loads(out.splitlines()[-1])
     assert (process.returncode, last["event"], last["exit_code"]) == (1, "error", 1), error
-    assert f"rank {rank} was killed by signal 9" in error and "evenkeel: " + last["message"] in error
+    assert "evenkeel: " + last["message"] == error.splitlines()[-1]
+    assert last["message"] == f"[io] rank {rank} was killed by signal 9: the others are ended"
+    assert sum(json.loads(line)["event"] == "error" for line in out.splitlines()) == 1
     assert '"start"' not in out  # it was the first line, which begun() read
 
 

@@ -103,6 +103,54 @@ def test_doctor_foresees_time_and_disk_of_a_run(tiny_model, tmp_path):
     assert "not measured: the run does not fit" in huge and "disk    about" in huge
 
 
+def federation_of_two(folder, model_folder):
+    """A config as a server has it: the clients' rows are at their nodes."""
+    (folder / "two.toml").write_text(f"""name = "two"
+model = {{ path = "{model_folder}", compute_dtype = "float32" }}
+data = {{ task = "files", files = {{ score = "choice", options = ["left", "right"] }} }}
+clients.client = [{{ name = "north", data = "rows", budget = 1.0 }}, {{ name = "hill", data = "rows", test = "test", budget = 0.125 }}]
+method = {{ name = "flora" }}
+lora = {{ rank = 6, alpha = 6 }}
+train = {{ rounds = 3, batch_size = 4, accumulation = 1 }}
+""")
+    return folder / "two.toml"
+
+
+def test_doctor_plans_a_federation_without_the_rows_of_its_nodes(tiny_model, tmp_path):
+    config = federation_of_two(tmp_path, tiny_model)
+    refused("doctor", "--config", config, says=["rows is not there", "--serve plans the federation"])
+    said = succeed("doctor", "--config", config, "--serve").stdout
+    for words in ("memory of the server at the worst moment", "available (", "memory of the largest node, at most, with rows of ",
+                  "the server scores no rows itself", "a round takes as long as its slowest node", "disk    server: about ", "not known here: "):
+        assert words in said, (words, said)
+    each = {float(budget): (float(down), float(up)) for budget, down, up in
+            re.findall(r"^ +1 +([\d.]+) +\d+ +\d+ \| +([\d.]+) +([\d.]+)  each$", said, re.MULTILINE)}
+    in_all = [float(value) for value in re.search(r" +2 in a round +\| +([\d.]+) +([\d.]+)  in all", said).groups()]
+    for name, rows in (("rows", 5), ("test", 3)):
+        (tmp_path / name).write_text("".join(json.dumps({"prompt": f"turn {i}", "completion": "left"}) + "\n" for i in range(rows)))
+    succeed("train", config, "--out", tmp_path / "run", cwd=tmp_path)
+    rounds = [json.loads(line) for line in (tmp_path / "run/rounds.jsonl").read_text().splitlines()]
+    assert set(each) == {1.0, 0.125} and max(round_["bytes_up"] for round_ in rounds) / 2**20 <= in_all[1] + 0.005
+    assert min(round_["bytes_up"] for round_ in rounds) / 2**20 >= 0.7 * in_all[1], (rounds, said)
+    assert sum(up for _, up in each.values()) == pytest.approx(in_all[1], abs=0.02)
+
+
+def test_doctor_measures_what_the_server_of_a_federation_scores(tiny_model):
+    said = succeed("doctor", "--config", CONFIG, "--serve", *settings(model__path=tiny_model, evaluate__limit=2)).stdout
+    assert re.search(r"the server scores [\d,]+ rows itself, in all its evaluations: about [\d:]+ (s|min|h), measured here", said), said
+    federated = succeed("doctor", "--config", CONFIG, "--serve",
+                        *settings(model__path=tiny_model, evaluate__limit=2, method__name="fed-sb")).stdout
+    assert "rows itself, in all its evaluations: not measured, the method begins with the nodes' rows" in federated
+
+
+@pytest.mark.parametrize("more, says", [
+    (["--model", "x"], "--serve goes with --config alone"), (["--client-profile", "p.toml"], "--serve goes with --config alone")])
+def test_doctor_plans_a_federation_of_a_config_only(more, says, tmp_path):
+    refused("doctor", "--serve", says=["--serve goes with --config alone"])
+    refused("doctor", "--config", CONFIG, "--serve", *more, says=[says])
+    refused("doctor", "--config", ROOT / "configs/paper/small/rho.toml", "--serve", says=["is a study"])
+
+
 @pytest.mark.parametrize("changes", [
     {"train__batch_size": 48, "method__name": '"fedit"'}, {"lora__rank": 64, "lora__alpha": 64}])
 def test_the_memory_estimate_is_an_upper_bound(tiny_model, tmp_path, changes):

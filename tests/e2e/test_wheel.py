@@ -6,6 +6,7 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import io
+import json
 import os
 import pathlib
 import re
@@ -16,6 +17,7 @@ import zipfile
 
 import pytest
 
+from spdx_rules import check_spdx
 from tiny import PROGRAM, ROOT
 
 BUILD = pathlib.Path(PROGRAM).parent
@@ -42,7 +44,7 @@ def wheel(tmp_path_factory):
     out = tmp_path_factory.mktemp("dist")
     done = made(out)
     assert done.returncode == 0, done.stderr
-    (file,) = out.iterdir()
+    (file,) = out.glob("*.whl")
     assert LEVEL == "0" or file.stat().st_size <= 130e6
     yield file
     shutil.rmtree(out)
@@ -89,6 +91,72 @@ def test_every_packed_library_has_its_licence(wheel):
     assert {"LICENSE", "torch/LICENSE", "debian/libssl3.txt", "debian/libspdlog1.10.txt", "debian/nlohmann-json3-dev.txt"} <= licences
     assert set(re.findall(r"^License-File: (.*)$", metadata, re.MULTILINE)) == licences
     assert re.search(r"^Name: evenkeel-moe$", metadata, re.MULTILINE)
+
+
+def sbom_of(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if "/sboms/" in name]
+        assert re.fullmatch(r"evenkeel_moe-[\d.]+\.dist-info/sboms/evenkeel_moe\.spdx\.json", name)
+        return archive.read(name)
+
+
+def test_the_sbom_lists_every_file_and_every_packed_library_with_version_and_licence(wheel):
+    document = json.loads(sbom_of(wheel))
+    check_spdx(document)
+    with zipfile.ZipFile(wheel) as archive:
+        data = {f"./{name}": archive.read(name) for name in archive.namelist() if "/sboms/" not in name and not name.endswith("/RECORD")}
+    digests = {file["fileName"]: {one["algorithm"]: one["checksumValue"] for one in file["checksums"]} for file in document["files"]}
+    assert digests == {name: {"SHA1": hashlib.sha1(text).hexdigest(), "SHA256": hashlib.sha256(text).hexdigest()} for name, text in data.items()}
+    names = {file["SPDXID"]: file["fileName"] for file in document["files"]}
+    made_from = {names[one["spdxElementId"]]: one["relatedSpdxElement"] for one in document["relationships"]
+                 if one["relationshipType"] == "GENERATED_FROM"}
+    assert set(made_from) == {name for name in data if re.search(r"/_lib/[^/]*\.so", name)}
+    packages = {package["name"]: package for package in document["packages"]}
+    assert packages["torch"]["versionInfo"].startswith("2.13") and packages["libssl3"]["versionInfo"].startswith("3.0")
+    assert {"libspdlog1.10", "libpcre2-8-0", "nlohmann-json3-dev", "libcli11-dev", "libgomp", "evenkeel-moe"} <= set(packages)
+    assert [name for name, package in packages.items() if package["licenseDeclared"] == "NOASSERTION"] == []
+    assert [name for name, package in packages.items() if "versionInfo" not in package] == ["libgomp"]
+
+
+def test_the_sbom_and_the_checksums_stand_beside_the_wheel(wheel):
+    assert wheel.with_suffix(".spdx.json").read_bytes() == sbom_of(wheel)
+    listed = dict(reversed(line.split("  ")) for line in (wheel.parent / "SHA256SUMS").read_text().splitlines())
+    assert listed == {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in (wheel, wheel.with_suffix(".spdx.json"))}
+
+
+def commands_of_the_security_page():
+    blocks = re.findall(r"^```sh[^\n]*\n(.*?)^```$", (ROOT / "SECURITY.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    return blocks
+
+
+def bash(script, folder):
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
+def test_the_recipe_signs_the_checksums_and_finds_what_was_changed(wheel, tmp_path):
+    sign, verify = commands_of_the_security_page()
+    (tmp_path / "dist").mkdir()
+    for file in wheel.parent.iterdir():
+        (tmp_path / "dist" / file.name).symlink_to(file)
+    sums = tmp_path / "dist/SHA256SUMS"
+    sums.unlink(), sums.write_bytes((wheel.parent / "SHA256SUMS").read_bytes())
+    for key in ("release.key", "other.key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / key], check=True)
+    (tmp_path / "signers").write_text("release@evenkeel " + (tmp_path / "release.key.pub").read_text())
+    done = bash(sign + verify, tmp_path)
+    assert done.returncode == 0 and done.stdout.count(": OK\n") == 2 and "Good \"evenkeel\" signature for release@evenkeel" in done.stdout, done.stderr
+    bill = tmp_path / "dist" / wheel.with_suffix(".spdx.json").name
+    text = bill.read_bytes()
+    bill.unlink(), bill.write_bytes(text + b" ")
+    done = bash(verify, tmp_path)
+    assert done.returncode != 0 and f"{bill.name}: FAILED" in done.stdout
+    sums.write_text(sums.read_text().replace(hashlib.sha256(text).hexdigest(), hashlib.sha256(text + b" ").hexdigest()))
+    done = bash(verify, tmp_path)
+    assert done.returncode != 0 and ": OK" not in done.stdout and "incorrect signature" in (done.stdout + done.stderr).lower()
+    (tmp_path / "signers").write_text("release@evenkeel " + (tmp_path / "other.key.pub").read_text())
+    assert bash(verify, tmp_path).returncode != 0
 
 
 def test_libraries_come_from_the_package_or_from_glibc(environment):

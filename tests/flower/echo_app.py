@@ -22,7 +22,7 @@ packages = ["."]
 [tool.flwr.app]
 publisher = "evenkeel"
 fab-format-version = 1
-flwr-version-target = "1.41.0"
+flwr-version-target = "1.42.0"
 
 [tool.flwr.app.components]
 serverapp = "echo.server_app:app"

@@ -1,5 +1,5 @@
 """Tests the Flower app of flower/: its line protocol, both halves with test doubles, its bundle, and a run on a stock
-SuperLink with a stock SuperNode (flwr 1.41.0), with every array equal bit for bit.
+SuperLink with a stock SuperNode (flwr 1.42.0), with every array equal bit for bit.
 """
 
 import json
@@ -247,6 +247,18 @@ def test_a_missing_program_is_reported(changes, word):
         pass
 
 
+def test_what_the_program_writes_is_printed_line_by_line_by_the_app(tmp_path, capfd, monkeypatch):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho waiting for harbour >&2\necho a table\nprintf 'caf\\351 without an end' >&2\nexit 3\n")
+    program.chmod(0o755)
+    printed = []
+    monkeypatch.setattr(server_app, "print", lambda text, **_: printed.append(text), raising=False)
+    with pytest.raises(RuntimeError, match="did not begin with exit code 3"), server_app.engine(settings(program)):
+        pass
+    assert printed == ["waiting for harbour", "a table", "caf\ufffd without an end"]
+    assert capfd.readouterr() == ("", "")  # all of it went through print, which Flower mirrors
+
+
 # --- the bundle, and a stock SuperLink ---
 
 @pytest.fixture(scope="module")
@@ -299,3 +311,9 @@ def test_a_run_on_a_stock_superlink_relays_every_array_bit_for_bit(link, engine,
 def test_a_program_that_ends_in_a_run_is_named_with_its_exit_code(link, engine):
     _, said = run(link, engine, "broken-off", {"exit later": 4})
     assert "evenkeel serve went away with exit code 4" in said
+
+
+def test_flwr_run_streams_what_the_program_writes(link, engine):
+    told = link.run({"evenkeel.config": str(link.folder / "nowhere.json"), "evenkeel.out": str(link.folder / "nothing"),
+                     "evenkeel.program": str(engine)})
+    assert "FileNotFoundError" in told and "nowhere.json" in told, told

@@ -1,4 +1,4 @@
-"""Tests a run over a stock SuperLink (flwr 1.41.0): the Flower app drives `evenkeel serve`. One client is a native
+"""Tests a run over a stock SuperLink (flwr 1.42.0): the Flower app drives `evenkeel serve`. One client is a native
 `evenkeel node`, the other a stock SuperNode whose ClientApp relays envelopes to a resident `evenkeel node`. The bits
 equal those of a local run of the same config.
 """

@@ -1,5 +1,5 @@
 """Tests this project's node at a stock SuperLink, a stock SuperNode at this project's coordinator, and both together
-(flwr 1.41.0 over HTTP).
+(flwr 1.42.0 over HTTP).
 """
 import json
 import pathlib

@@ -154,6 +154,15 @@ Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokeniz
 
 }  // namespace
 
+ExperimentConfig without_rows(ExperimentConfig config) {
+  if (!config.clients.own_rows()) return config;
+  for (auto& client : config.clients.client) {
+    client.data = {std::string(kRowsElsewhere)};
+    client.test = {};
+  }
+  return config;
+}
+
 data::TaskRows training_set(const RunConfig& config, int64_t client) {
   const int64_t limit = config->data.limit;
   if (config->clients.own_rows()) return data::training_rows("files", config.own_rows(client, limit));

@@ -32,6 +32,10 @@ struct Shards {
   int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer
 };
 
+/// Replaces the clients' files by a placeholder if the clients bring their own rows, which are at their nodes.
+/// Otherwise returns `config` unchanged.
+ExperimentConfig without_rows(ExperimentConfig config);
+
 /// Reads the rows that a client trains on, or all rows of `[data]` if clients have no rows of their own.
 /// Shards::indices are those of the result. \param client  in [0, clients.count) \throws as make_shards()
 data::TaskRows training_set(const RunConfig& config, int64_t client);

@@ -227,6 +227,37 @@ Parts encoder(const Experiment& e) {
 
 int64_t sum(const Parts& parts) { return models::MemoryPlan{parts, 0}.needed(); }
 
+int64_t adapter_bytes(const Experiment& e) {
+  return kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
+}
+
+/// Returns what is in memory all the time: program, server and base.
+models::MemoryPlan standing(const Experiment& e) {
+  const int64_t file_bytes = models::weight_file_bytes(e.server.model_folder),
+                converted = converted_bytes(e, file_bytes);
+  models::MemoryPlan plan{.parts = {{"the program and its tokenizer", kProgram, ""},
+                                    {"the server's adapters, and as much for what a method keeps beside them",
+                                     2 * adapter_bytes(e), kAdapterKeys}},
+                          .mapped = converted > 0 ? 0 : mapped_bytes(e, file_bytes)};
+  if (converted > 0)
+    plan.parts.push_back({"the base beside its file, in another type or in stacks", converted, "model.dtype"});
+  return plan;
+}
+
+/// Returns the memory of an evaluation beside what stands.
+Parts scoring_moment(const Experiment& e, int64_t adapter) {
+  if (on_gpu(e)) return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys}};
+  return evaluation_moment(e, adapter);
+}
+
+/// Adds the largest of these moments, which do not happen at the same time.
+models::MemoryPlan with_worst(models::MemoryPlan plan, const std::vector<Parts>& moments) {
+  const auto& worst =
+      *std::max_element(moments.begin(), moments.end(), [](const auto& x, const auto& y) { return sum(x) < sum(y); });
+  plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());
+  return plan;
+}
+
 }  // namespace
 
 models::MemoryPlan device_memory_plan(const Experiment& e) {
@@ -252,25 +283,18 @@ void require_device_memory(const Experiment& e, c10::Device device) {
                          concat("on ", device_text(device), " the run"));
 }
 
+int64_t merged_bytes_of_round(const Experiment& e) { return merged_bytes(e, 1); }
+
 models::MemoryPlan memory_plan(const Experiment& e) {
-  const int64_t file_bytes = models::weight_file_bytes(e.server.model_folder),
-                converted = converted_bytes(e, file_bytes);
-  const int64_t adapter = kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
-  models::MemoryPlan plan{
-      .parts = {{"the program and its tokenizer", kProgram, ""},
-                {"training rows", row_bytes(e.fabric.shards), "data.limit"},
-                {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
-      .mapped = converted > 0 ? 0 : mapped_bytes(e, file_bytes)};
-  if (converted > 0)
-    plan.parts.push_back({"the base beside its file, in another type or in stacks", converted, "model.dtype"});
-  const Parts scoring = on_gpu(e)
-                            ? Parts{{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys}}
-                            : evaluation_moment(e, adapter);
-  const std::array moments{with_merged(e, training_moment(e, adapter)), with_merged(e, scoring), aggregation_moment(e)};
-  const auto& worst =
-      *std::max_element(moments.begin(), moments.end(), [](const auto& x, const auto& y) { return sum(x) < sum(y); });
-  plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());
-  return plan;
+  const int64_t adapter = adapter_bytes(e);
+  auto plan = standing(e);
+  plan.parts.insert(plan.parts.begin() + 1, {"training rows", row_bytes(e.fabric.shards), "data.limit"});
+  return with_worst(std::move(plan), {with_merged(e, training_moment(e, adapter)),
+                                      with_merged(e, scoring_moment(e, adapter)), aggregation_moment(e)});
+}
+
+models::MemoryPlan server_memory_plan(const Experiment& e) {
+  return with_worst(standing(e), {with_merged(e, scoring_moment(e, adapter_bytes(e))), aggregation_moment(e)});
 }
 
 }  // namespace evenkeel::fed

@@ -12,6 +12,13 @@ namespace evenkeel::fed {
 /// because the estimate uses the longest micro-batch instead of data.cutoff.
 models::MemoryPlan memory_plan(const Experiment& experiment);
 
+/// Estimates the peak of main memory of a server whose clients are nodes: an aggregation, or an evaluation of the rows
+/// that the server has.
+models::MemoryPlan server_memory_plan(const Experiment& experiment);
+
+/// Returns the bytes of what a round merges into the base of every client; 0 for methods that leave it unchanged.
+int64_t merged_bytes_of_round(const Experiment& experiment);
+
 /// Estimates memory on the GPU that holds the base: the base, the shared state, and a client in its step or an
 /// evaluation. The result is an upper bound, with activations in float32.
 models::MemoryPlan device_memory_plan(const Experiment& experiment);

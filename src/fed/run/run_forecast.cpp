@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "data/tasks.h"
 #include "fed/config/sampling.h"
 #include "fed/round/round.h"
+#include "fed/round/starting_adapter.h"
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
@@ -114,6 +116,16 @@ RunForecast foresee_run(const RunConfig& config) {
   const double seconds_to_start = seconds_since(begin);
   const auto state = before_first_round(e.server, e.fabric).state;
   return {work_of(e, state), speeds_of(e, state, seconds_to_start)};
+}
+
+std::optional<double> measured_scoring_seconds(const RunConfig& config, double scored_rows) {
+  if (config->method.entry().asks_gradients) return std::nullopt;
+  const auto begin = std::chrono::steady_clock::now();
+  auto e = make_experiment(config, Purpose::kEvaluate, check_evaluation);
+  e.server.clients_with_test_rows = std::set<int64_t>{};
+  const auto state = first_state(e.server);
+  const double seconds_to_start = seconds_since(begin);
+  return seconds_to_start + scored_rows * seconds_per_row(e, state);
 }
 
 double at_top_k(const std::map<int64_t, double>& values, int64_t top_k) {

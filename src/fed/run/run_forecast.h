@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "fed/run/experiment.h"
@@ -46,6 +47,11 @@ struct RunForecast {
 /// Builds a run, counts its work and measures its speeds. Cost: the time to load it, half a second of training per K,
 /// and a few rows of every task at every point. \throws as make_experiment()
 RunForecast foresee_run(const RunConfig& config);
+
+/// Returns the seconds in which a server whose clients are nodes scores `scored_rows` rows itself, with the start.
+/// Measures a few rows of every task at every point. Returns nothing for a method whose first state needs the clients'
+/// rows. \throws as make_experiment()
+std::optional<double> measured_scoring_seconds(const RunConfig& config, double scored_rows);
 
 /// Returns the value at K experts per token, or that of the next larger K, or the last. REQUIRES a value.
 double at_top_k(const std::map<int64_t, double>& values, int64_t top_k);

@@ -1,29 +1,17 @@
 #include "flower/federation/agreement.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 
 #include "base/format/fingerprint.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "base/system/machine.h"
+#include "fed/config/client_rows.h"
+#include "fed/run/federation_plan.h"
 #include "fed/store/manifest.h"
 
 namespace evenkeel::flower {
 namespace {
-
-/// Returns the bytes of A and B of all sites at a rank, the largest amount of factors that a method sends.
-int64_t factor_bytes(const fed::Server& server, int64_t rank) {
-  const auto dtype = server.config->train.transport_dtype;
-  lora::AdapterState adapters;
-  const auto meta = at::TensorOptions().dtype(at::kFloat).device(at::kMeta);
-  for (const auto& [name, site] : server.sites) {
-    const int64_t stack = std::max<int64_t>(site.experts, 1);
-    adapters[name] = {.a = at::empty({stack, rank, site.in}, meta), .b = at::empty({stack, site.out, rank}, meta)};
-  }
-  return lora::payload_size({.adapters = std::move(adapters)}, dtype);
-}
 
 /// Replaces the files by a placeholder, because only their existence is part of the offered config.
 void hide_files(data::FileSet& set) {
@@ -51,15 +39,6 @@ std::string model_digest(const fs::path& folder) {
     if (file.extension() != ".jinja")
       text += concat(fed::model_file_name(file, folder), ' ', fingerprint_of(file).digest, '\n');
   return sha256(text);
-}
-
-fed::ExperimentConfig without_rows(fed::ExperimentConfig config) {
-  if (!config.clients.own_rows()) return config;
-  for (auto& client : config.clients.client) {
-    client.data = {std::string(fed::kRowsElsewhere)};
-    client.test = {};
-  }
-  return config;
 }
 
 bool scores_clients_rows(const fed::RunConfig& config) {

@@ -96,10 +96,6 @@ inline constexpr std::string_view kModelAtServer = "(the server's model)", kRows
 /// unless their fingerprints are cached.
 std::string model_digest(const std::filesystem::path& folder);
 
-/// Replaces the clients' files by a placeholder if the clients bring their own rows: each node names its own files.
-/// Otherwise returns `config` unchanged.
-fed::ExperimentConfig without_rows(fed::ExperimentConfig config);
-
 /// Returns true if the run scores test rows that stay at the clients.
 bool scores_clients_rows(const fed::RunConfig& config);
 

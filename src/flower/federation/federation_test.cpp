@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/format/safetensors.h"
+#include "fed/config/client_rows.h"
 #include "fed/round/testing.h"
 #include "fed/run/training_run.h"
 #include "fed/store/run_request.h"

@@ -80,11 +80,16 @@ bool FleetFabric::share(const methods::ServerState& state) {
 }
 
 std::string FleetFabric::note_left_out(int64_t round, int64_t client, const std::string& why, double moved) {
-  const auto& name = fleet_.roster.members().at(client).name;
-  if (fleet_.on_report)
-    fleet_.on_report(
-        {.round = round, .client = client, .node = name, .outcome = concat("left out: ", why), .moved = moved});
-  return name;
+  const auto& member = fleet_.roster.members().at(client);
+  fleet_.record({.kind = fed::AuditKind::kBound,
+                 .key = member.key,
+                 .name = member.name,
+                 .client = client,
+                 .round = round,
+                 .work = fed::AuditWork::kTrain,
+                 .outcome = concat("left out: ", why),
+                 .moved = moved});
+  return member.name;
 }
 
 void FleetFabric::end_run() {

@@ -10,6 +10,7 @@
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
 #include "fed/config/arithmetic.h"
+#include "fed/config/client_rows.h"
 #include "fed/config/config_paths.h"
 #include "fed/round/adapter_readers.h"
 #include "fed/round/starting_adapter.h"

@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 #include <openssl/param_build.h>
 #include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include "base/plain/key_fingerprint.h"
 #include "base/plain/os_error.h"
 #include "base/plain/text.h"
+#include "flower/format/openssh_private.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -40,6 +42,8 @@ using Owned = std::unique_ptr<T, Freer<Free>>;
 using OwnedBio = Owned<BIO, BIO_free>;
 using OwnedNumber = Owned<BIGNUM, BN_free>;
 using OwnedPkeyContext = Owned<EVP_PKEY_CTX, EVP_PKEY_CTX_free>;
+using OwnedParams = Owned<OSSL_PARAM, OSSL_PARAM_free>;
+using OwnedParamBuilder = Owned<OSSL_PARAM_BLD, OSSL_PARAM_BLD_free>;
 using OwnedDigest = Owned<EVP_MD_CTX, EVP_MD_CTX_free>;
 
 struct Curve {
@@ -74,21 +78,6 @@ std::string text_of(BIO* bio) {
 /// A password callback that fails, so that an encrypted key is rejected without a prompt.
 int no_password(char*, int, int, void*) { return -1; }
 
-void put_string(std::string& blob, std::string_view text) {
-  for (int shift = 24; shift >= 0; shift -= 8) blob.push_back(static_cast<char>(text.size() >> shift & 0xFF));
-  blob.append(text);
-}
-
-std::optional<std::string_view> take_string(std::string_view& blob) {
-  if (blob.size() < 4) return {};
-  size_t length = 0;
-  for (int i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(blob[static_cast<size_t>(i)]);
-  if (length > blob.size() - 4) return {};
-  const auto text = blob.substr(4, length);
-  blob.remove_prefix(4 + length);
-  return text;
-}
-
 /// Returns the uncompressed point, 04 X Y, whatever format the key was read from.
 std::string point_of(EVP_PKEY* key, const Curve& curve) {
   std::string point(1, '\x04');
@@ -105,9 +94,9 @@ std::string point_of(EVP_PKEY* key, const Curve& curve) {
 
 std::string blob_of(EVP_PKEY* key, const Curve& curve) {
   std::string blob;
-  put_string(blob, concat("ecdsa-sha2-", curve.openssh));
-  put_string(blob, curve.openssh);
-  put_string(blob, point_of(key, curve));
+  put_ssh_string(blob, concat("ecdsa-sha2-", curve.openssh));
+  put_ssh_string(blob, curve.openssh);
+  put_ssh_string(blob, point_of(key, curve));
   return blob;
 }
 
@@ -123,6 +112,67 @@ std::shared_ptr<void> key_of_point(const Curve& curve, std::string_view point) {
       EVP_PKEY_fromdata(context.get(), &key, EVP_PKEY_PUBLIC_KEY, params.data()) != 1)
     return nullptr;
   return shared(key);
+}
+
+/// Returns a private key of its numbers, or null if they are none or do not belong together.
+std::shared_ptr<void> key_of_numbers(const Curve& curve, const EcNumbers& numbers) {
+  const OwnedNumber scalar(BN_bin2bn(reinterpret_cast<const unsigned char*>(numbers.scalar.data()),
+                                     static_cast<int>(numbers.scalar.size()), nullptr));
+  const OwnedParamBuilder builder(OSSL_PARAM_BLD_new());
+  OSSL_PARAM_BLD_push_utf8_string(builder.get(), OSSL_PKEY_PARAM_GROUP_NAME, curve.openssl.data(), 0);
+  OSSL_PARAM_BLD_push_octet_string(builder.get(), OSSL_PKEY_PARAM_PUB_KEY, numbers.point.data(), numbers.point.size());
+  OSSL_PARAM_BLD_push_BN(builder.get(), OSSL_PKEY_PARAM_PRIV_KEY, scalar.get());
+  const OwnedParams params(OSSL_PARAM_BLD_to_param(builder.get()));
+  const OwnedPkeyContext context(EVP_PKEY_CTX_new_from_name(nullptr, "EC", nullptr));
+  EVP_PKEY* made = nullptr;
+  if (!scalar || !params || !context || EVP_PKEY_fromdata_init(context.get()) != 1 ||
+      EVP_PKEY_fromdata(context.get(), &made, EVP_PKEY_KEYPAIR, params.get()) != 1)
+    return nullptr;
+  auto key = shared(made);
+  const OwnedPkeyContext check(EVP_PKEY_CTX_new_from_pkey(nullptr, made, nullptr));
+  return check && EVP_PKEY_check(check.get()) == 1 ? key : nullptr;
+}
+
+std::shared_ptr<void> key_of_openssh(std::string_view text, std::string_view place) {
+  const auto numbers = parse_openssh_private(text, place);
+  for (const Curve& curve : kCurves) {
+    if (numbers.curve != curve.openssh) continue;
+    auto key = key_of_numbers(curve, numbers);
+    ERR_clear_error();
+    EK_CHECK(key, kConfig, place, " is a private key whose numbers do not belong together");
+    return key;
+  }
+  fail(kConfig, place, " is a key of another kind, allowed: EC on P-384 or P-256");
+}
+
+std::shared_ptr<void> key_of_pkcs8(std::string_view text, std::string_view place) {
+  const OwnedBio bio = memory(text);
+  auto key = shared(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
+  ERR_clear_error();
+  EK_CHECK(key, kConfig, place, " is no private key in PKCS#8 PEM or OpenSSH's format without a password");
+  EK_CHECK(curve_of(raw(key)), kConfig, place, " is a key of another kind, allowed: EC on P-384 or P-256");
+  return key;
+}
+
+std::string pkcs8_text(EVP_PKEY* key) {
+  const OwnedBio bio(BIO_new(BIO_s_mem()));
+  EK_CHECK(PEM_write_bio_PKCS8PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) == 1, kInternal,
+           "a private key cannot be written");
+  return text_of(bio.get());
+}
+
+std::string openssh_text(EVP_PKEY* key, std::string_view comment) {
+  const Curve& curve = *curve_of(key);
+  BIGNUM* number = nullptr;
+  uint32_t check = 0;
+  EK_CHECK(EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_PRIV_KEY, &number) == 1 &&
+               RAND_bytes(reinterpret_cast<unsigned char*>(&check), sizeof check) == 1,
+           kInternal, "a private key cannot be written");
+  const OwnedNumber owned(number);
+  EcNumbers numbers{
+      .curve = std::string(curve.openssh), .point = point_of(key, curve), .scalar = std::string(curve.field, '\0')};
+  BN_bn2binpad(number, reinterpret_cast<unsigned char*>(numbers.scalar.data()), static_cast<int>(curve.field));
+  return openssh_private_text(numbers, comment, check);
 }
 
 }  // namespace
@@ -142,7 +192,7 @@ PublicKey PublicKey::from_pem(std::string_view pem, std::string_view place) {
 
 PublicKey PublicKey::from_openssh(std::string_view blob, std::string_view place) {
   std::string_view rest = blob;
-  const auto kind = take_string(rest), name = take_string(rest), point = take_string(rest);
+  const auto kind = take_ssh_string(rest), name = take_ssh_string(rest), point = take_ssh_string(rest);
   EK_CHECK(kind && name && point && rest.empty(), kData, place, ": no OpenSSH public key");
   for (const Curve& curve : kCurves) {
     if (*name != curve.openssh || *kind != concat("ecdsa-sha2-", curve.openssh)) continue;
@@ -190,21 +240,11 @@ Key Key::load(const fs::path& file) {
   struct stat status {};
   EK_CHECK(::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) == 0, kConfig, file.string(),
            " may be read by others; run: chmod 600 ", file.string());
-  EK_CHECK(text.find("OPENSSH PRIVATE KEY") == std::string::npos, kConfig, file.string(),
-           " is in OpenSSH's format; run: ssh-keygen -p -m PKCS8 -f ", file.string());
-  const OwnedBio bio = memory(text);
-  auto key = shared(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
-  ERR_clear_error();
-  EK_CHECK(key, kConfig, file.string(), " is no private key in PKCS#8 PEM without a password");
-  EK_CHECK(curve_of(raw(key)), kConfig, file.string(), " is a key of another kind, allowed: EC on P-384 or P-256");
-  return Key(std::move(key));
+  return Key(is_openssh_private(text) ? key_of_openssh(text, file.string()) : key_of_pkcs8(text, file.string()));
 }
 
-void Key::save(const fs::path& file) const {
-  const OwnedBio bio(BIO_new(BIO_s_mem()));
-  EK_CHECK(PEM_write_bio_PKCS8PrivateKey(bio.get(), raw(key_), nullptr, nullptr, 0, nullptr, nullptr) == 1, kInternal,
-           "a private key cannot be written");
-  const std::string text = text_of(bio.get());
+void Key::save(const fs::path& file, KeyFormat format, std::string_view comment) const {
+  const std::string text = format == KeyFormat::kOpenssh ? openssh_text(raw(key_), comment) : pkcs8_text(raw(key_));
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   EK_CHECK(descriptor >= 0 || errno != EEXIST, kIo, file.string(), " is there already; a key is never written over");
   EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be made: ", os_error_text(errno));
@@ -233,9 +273,9 @@ std::string Key::sign(std::string_view text) const {
   return signature;
 }
 
-Key make_key(const fs::path& file) {
+Key make_key(const fs::path& file, KeyFormat format, std::string_view comment) {
   Key key = Key::make();
-  key.save(file);
+  key.save(file, format, comment);
   return key;
 }
 
@@ -308,7 +348,7 @@ void check_key_name(std::string_view comment) {
 std::string openssh_line(const PublicKey& key, std::string_view comment) {
   check_key_name(comment);
   std::string_view blob = key.openssh_blob();
-  const std::string kind(*take_string(blob));
+  const std::string kind(*take_ssh_string(blob));
   return concat(kind, " ", to_base64(key.openssh_blob()), comment.empty() ? "" : " ", comment);
 }
 

@@ -45,16 +45,23 @@ class PublicKey {
   friend class Key;
 };
 
+/// Formats of a private key's file.
+enum class KeyFormat {
+  kPkcs8,    ///< PKCS#8 in PEM, as OpenSSL writes
+  kOpenssh,  ///< OpenSSH's, which `flower-supernode` reads
+};
+
 /// A private key.
 class Key {
  public:
   /// Generates a key on P-384.
   static Key make();
-  /// Reads a key in PKCS#8 PEM without a password. \throws kConfig for any other file (the message for an OpenSSH file
-  /// has the command that converts it), and when others than the owner may read it
+  /// Reads a key in either format, without a password. \throws kConfig for any other file (the message for an OpenSSH
+  /// file with a passphrase has the command that removes it), and when others than the owner may read it
   static Key load(const std::filesystem::path& file);
   /// Writes the key with mode 0600. \throws kIo when the file exists or cannot be written
-  void save(const std::filesystem::path& file) const;
+  /// \param comment  the name that OpenSSH's format keeps; PKCS#8 has none
+  void save(const std::filesystem::path& file, KeyFormat format, std::string_view comment) const;
 
   PublicKey public_key() const;
   std::string sign(std::string_view text) const;  ///< ECDSA over SHA-256, DER. 0.8 ms for P-384.
@@ -65,7 +72,7 @@ class Key {
 };
 
 /// Generates a key and saves it to a new file.
-Key make_key(const std::filesystem::path& file);
+Key make_key(const std::filesystem::path& file, KeyFormat format = KeyFormat::kPkcs8, std::string_view comment = "");
 
 /// Checks the name of a key. \throws kConfig unless it is one line of printable text
 void check_key_name(std::string_view comment);

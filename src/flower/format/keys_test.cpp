@@ -50,17 +50,74 @@ TEST(Keys, OpensshLineAndFingerprintEqualSshKeygens) {
   EXPECT_NE(shown.find(key.public_key().fingerprint()), std::string::npos) << shown;
 }
 
-TEST(Keys, OpensshPrivateKeysAreRefusedWithAConversionCommand) {
+TEST(Keys, OfOpensshsFormatAreWrittenAndRead) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "key";
+  const Key key = make_key(file, KeyFormat::kOpenssh, "site one");
+  struct stat status {};
+  ::stat(file.c_str(), &status);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  const Key again = Key::load(file);
+  EXPECT_EQ(again.public_key(), key.public_key());
+  EXPECT_TRUE(key.public_key().signed_by("text", again.sign("text")));
+}
+
+TEST(Keys, OfOpensshsFormatAreReadBySshKeygen) {
   if (output_of("command -v ssh-keygen").empty()) GTEST_SKIP() << "no ssh-keygen here";
   const testing::TemporaryFolder folder;
-  const auto file = (folder.path() / "key").string();
-  output_of("ssh-keygen -q -t ecdsa -b 256 -N '' -C name -f " + file);
-  EXPECT_NE(testing::refusal([&] { Key::load(file); }).find("run: ssh-keygen -p -m PKCS8 -f " + file),
+  for (int i = 0; i < 40; ++i) {  // among them numbers with leading zeros and sign bits
+    const auto file = (folder.path() / ("key" + std::to_string(i))).string();
+    const Key key = make_key(file, KeyFormat::kOpenssh, "site");
+    EXPECT_EQ(output_of("ssh-keygen -y -P '' -f " + file), openssh_line(key.public_key(), "site") + "\n");
+  }
+}
+
+TEST(Keys, OfSshKeygenAreReadWithoutAConversion) {
+  if (output_of("command -v ssh-keygen").empty()) GTEST_SKIP() << "no ssh-keygen here";
+  const testing::TemporaryFolder folder;
+  for (const std::string bits : {"256", "384"}) {
+    const auto file = (folder.path() / bits).string();
+    output_of("ssh-keygen -q -t ecdsa -N '' -C name -b " + bits + " -f " + file);
+    const auto allowed = read_allow_list(file + ".pub");
+    EXPECT_EQ(allowed.at(0).key, Key::load(file).public_key());
+    EXPECT_EQ(allowed[0].name, "name");
+  }
+}
+
+TEST(Keys, OfSshKeygenThatCannotBeUsedAreRefusedWithTheReason) {
+  if (output_of("command -v ssh-keygen").empty()) GTEST_SKIP() << "no ssh-keygen here";
+  const testing::TemporaryFolder folder;
+  const auto locked = (folder.path() / "locked").string(), foreign = (folder.path() / "foreign").string();
+  output_of("ssh-keygen -q -t ecdsa -b 384 -N secret -f " + locked);
+  EXPECT_NE(testing::refusal([&] { Key::load(locked); }).find("run: ssh-keygen -p -N '' -f " + locked),
             std::string::npos);
-  output_of("ssh-keygen -p -m PKCS8 -N '' -f " + file);
-  const auto allowed = read_allow_list(file + ".pub");
-  EXPECT_EQ(allowed.at(0).key, Key::load(file).public_key()) << "P-256 is accepted";
-  EXPECT_EQ(allowed[0].name, "name");
+  output_of("ssh-keygen -q -t ed25519 -N '' -f " + foreign);
+  EXPECT_NE(testing::refusal([&] { Key::load(foreign); }).find("kind ssh-ed25519, allowed: EC on P-384 or P-256"),
+            std::string::npos)
+      << testing::refusal([&] { Key::load(foreign); });
+  output_of("ssh-keygen -q -t ecdsa -b 521 -N '' -f " + foreign + "521");
+  EXPECT_NE(testing::refusal([&] { Key::load(foreign + "521"); }).find("another kind, allowed"), std::string::npos);
+}
+
+TEST(Keys, OfOpensshsFormatThatAreDamagedAreRefused) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "key";
+  make_key(file, KeyFormat::kOpenssh, "site");
+  const std::string whole = read_file(file, 4096);
+  const auto read = [&](const std::string& text) {
+    write_file_atomic(file, text);
+    ::chmod(file.c_str(), 0600);
+    return testing::refusal([&] { Key::load(file); });
+  };
+  const size_t begin = whole.find('\n') + 1;
+  EXPECT_NE(read(whole.substr(0, begin + 80)).find("damaged"), std::string::npos);
+  // Before the end, where the comment is, which may be any text, any character that differs is noticed.
+  for (size_t at = begin; at < whole.find("-----END") - 26; at += 3) {
+    std::string other = whole;
+    if (other[at] == '\n') continue;
+    other[at] = other[at] == 'A' ? 'B' : 'A';
+    EXPECT_NE(read(other).find(file.string()), std::string::npos) << at << " of " << whole;
+  }
 }
 
 TEST(Keys, OfOtherTypesAreRefused) {

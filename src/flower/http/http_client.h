@@ -34,9 +34,9 @@ struct Answer {
   bool needs_tls = false;        ///< no answer arrived, because the server speaks TLS and this client does not
 
   bool ok() const { return status == 200; }
-  /// Returns true if the error is temporary, so that the call may be retried: the transport failed (0), or the server
-  /// is not available (502, 503, 504).
-  bool passing() const { return status == 0 || status == 502 || status == 503 || status == 504; }
+  /// Returns true if the error is temporary, so that the call may be retried: the transport failed (0), bytes of the
+  /// call were lost or late on the way (408), or the server is not available (502, 503, 504).
+  bool passing() const { return status == 0 || status == 408 || status == 502 || status == 503 || status == 504; }
 };
 
 /// Calls one server. For one thread. post() and get() do not throw for a failed call: Answer::status says what

@@ -32,7 +32,7 @@ class NodeCalls {
   PublicKey public_key() const { return signer_.public_key(); }
 
   /// Posts `head` followed by `pieces` as the body, and returns the first final answer. Retries without limit after
-  /// transport errors, 502, 503 and 504, and after joined() when the time stamp was refused, because a clock that was
+  /// errors that pass (Answer::passing()), and after joined() when the time stamp was refused, because a clock that was
   /// set is set right again. Without TLS a refusal may be the result of damage on the way, so that it counts only when
   /// it is repeated.
   /// \param connection  index of the connection

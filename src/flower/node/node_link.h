@@ -23,7 +23,7 @@
 
 namespace evenkeel::flower {
 
-/// Connects one node to its server. Calls are retried without limit after transport errors, 502, 503 and 504, with
+/// Connects one node to its server. Calls are retried without limit after errors that pass (Answer::passing()), with
 /// pauses of up to 20 s, so a server may be restarted. One thread uses a link; heartbeats have their own thread and
 /// connection.
 class NodeLink {

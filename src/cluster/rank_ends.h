@@ -1,0 +1,63 @@
+/// \file  How the ranks that spawn() started tell the process that started them why they end. That process alone writes
+/// the error of the run, as its last line. Ranks of other launchers write their own errors.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/plain/error.h"
+#include "base/system/interrupt.h"
+
+namespace evenkeel::cluster {
+
+/// Says why a rank ended before the run was done.
+struct RankEnd {
+  int rank = 0;
+  double time = 0;              ///< seconds of a clock that all processes share, when the rank failed
+  bool is_consequence = false;  ///< true: the rank left only because another one had failed
+  bool is_interrupted = false;  ///< true: `text` says how to resume
+  ErrorKind kind = kIo;         ///< if not interrupted
+  std::string text{};           ///< one line, without the kind
+};
+
+/// Returns the failure that the others follow from. That is the first one that is no consequence of another; if all
+/// are consequences (of a frozen rank), the first of all.
+/// \param failures     at least one
+/// \param others_go_on true: the run survives the loss of a rank, so the last failure that is no consequence ended it
+const RankEnd& cause_of(std::span<const RankEnd> failures, bool others_go_on);
+
+/// Throws the failure as an error of this process: Interrupted, or Error with the rank in front of its text unless it
+/// is rank 0's or names a rank already.
+[[noreturn]] void rethrow(const RankEnd& failure);
+
+/// Returns seconds of the clock of RankEnd::time.
+double seconds_now();
+
+/// Memory that the starting process shares with its ranks: each rank writes one note there, and a rank that is killed
+/// while it writes disturbs no other.
+class RankNotes {
+ public:
+  /// Makes empty notes, before the ranks are forked. \throws kIo when there is no memory
+  explicit RankNotes(int ranks);
+  /// Makes the functions below write the note of `rank` in this process. Call it in the forked rank.
+  void belong_to(int rank) const;
+  /// Returns the note of a rank that has ended, or nothing if it wrote none.
+  std::optional<RankEnd> read(int rank) const;
+
+ private:
+  struct Note;
+  Note* notes_;  // shared memory, kept as long as the process lives
+  static Note* own;
+  friend bool tell_starter(bool is_interrupted, ErrorKind kind, const std::string& text) noexcept;
+};
+
+/// Tells the starting process why this rank ends, instead of writing it on stderr. The first call counts. Returns false
+/// in a process that spawn() has not started, which then has to write the line itself. Threads: any.
+bool tell_starter(const Error& error) noexcept;
+bool tell_starter(const Interrupted& interrupted) noexcept;
+
+/// Remembers whether the next error of this process is only a consequence of another rank's.
+void set_leaving_because_of_another(bool is_consequence);
+
+}  // namespace evenkeel::cluster
