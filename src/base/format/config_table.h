@@ -242,7 +242,9 @@ class Reader {
       if (table_.holds_list(key)) return read(key, value.list);
       read_into(table_.table(key, "a list or a table"), value);
     } else {
-      read_into(table_.table(key), value);
+      read_into(table_.table(
+                    key, requires { value.name; } ? "a table, in which `name` is a key" : "a table"),
+                value);
     }
   }
 

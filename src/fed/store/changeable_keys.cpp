@@ -23,6 +23,11 @@ struct Changeable {
   void (*take)(const ExperimentConfig& from, ExperimentConfig& to);
 };
 
+void take_until(const ExperimentConfig& from, ExperimentConfig& to) {
+  for (size_t i = 0; i < std::min(from.clients.client.size(), to.clients.client.size()); ++i)
+    to.clients.client[i].until = from.clients.client[i].until;
+}
+
 constexpr std::array kChangeable{
     Changeable{"clients.deadline", May::kAlways,
                [](auto& from, auto& to) { to.clients.deadline = from.clients.deadline; }},
@@ -31,6 +36,14 @@ constexpr std::array kChangeable{
                [](auto& from, auto& to) { to.clients.most_examples = from.clients.most_examples; }},
     Changeable{"clients.update_norm", May::kAlways,
                [](auto& from, auto& to) { to.clients.update_norm = from.clients.update_norm; }},
+    Changeable{"clients.update_ratio", May::kAlways,
+               [](auto& from, auto& to) { to.clients.update_ratio = from.clients.update_ratio; }},
+    Changeable{"clients.bound_simulated", May::kAlways,
+               [](auto& from, auto& to) { to.clients.bound_simulated = from.clients.bound_simulated; }},
+    Changeable{"clients.assign", May::kAlways, [](auto& from, auto& to) { to.clients.assign = from.clients.assign; }},
+    Changeable{"clients.on_change", May::kAlways,
+               [](auto& from, auto& to) { to.clients.on_change = from.clients.on_change; }},
+    Changeable{"clients.client[].until", May::kAlways, take_until},
     Changeable{"evaluate.every", May::kUnlessCompared,
                [](auto& from, auto& to) { to.evaluate.every = from.evaluate.every; }},
     Changeable{"evaluate.budgets", May::kUnlessCompared,

@@ -18,7 +18,7 @@
 namespace evenkeel::flower {
 
 /// The version of this format. Envelopes of another version are refused.
-inline constexpr int64_t kEnvelopeVersion = 1;
+inline constexpr int64_t kEnvelopeVersion = 2;
 
 /// A message of evenkeel between server and node.
 struct Envelope {

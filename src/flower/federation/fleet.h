@@ -75,8 +75,8 @@ struct Fleet {
   std::set<int64_t> informed{};   ///< clients that have the shared state
   bool has_shared_state = false;  ///< true: the run has a shared state, which a client needs before its first task
   std::map<int64_t, LateClient> late{};  ///< by client; emptied when the training of a round begins
-  std::optional<int64_t> rounds{};  ///< rounds that are committed; nothing: the run has not begun
-  std::function<void()> attend{};   ///< called several times a second during exchanges: nodes join and keys change
+  std::optional<int64_t> rounds{};       ///< rounds that are committed; nothing: the run has not begun
+  std::function<void()> attend{};        ///< called several times a second during exchanges: nodes join and keys change
   /// Called with the result of a message that is not of the exchange.
   std::function<void(const Arrival& arrival)> on_other{};
   /// Called with the end of each task: an event of kind kReply or kLost.

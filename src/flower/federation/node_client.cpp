@@ -182,8 +182,8 @@ OwnExperiment experiment_for(const Offer& offer, const fed::RunConfig& config, c
     require_same_base(offer, e);
     passes_of_round(config, e.server.clients.at(static_cast<size_t>(offer.client)), options.limits);
     tests = own_test_rows(e, offer.client, options.limits, files, options.folder);
-    content = content_digests(e, offer.client, scored_rows(e, offer.client).get(),
-                              salt_of_run(options.folder, offer.run));
+    content =
+        content_digests(e, offer.client, scored_rows(e, offer.client).get(), salt_of_run(options.folder, offer.run));
     require_content(offer, config, content, e.fabric.shards.examples.at(static_cast<size_t>(offer.client)).size());
     if (e.server.config->clients.own_rows()) fed::warn_of_contamination(e);
   });
