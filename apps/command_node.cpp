@@ -141,6 +141,20 @@ void run_node_command(const NodeFlags& flags) {
     flower::run_resident_node(flags.socket, client, alive_or_interrupted);
 }
 
+/// Adds the flags by which a node's owner bounds what it does and gives.
+void add_limits(CLI::App& command, flower::OwnerLimits& limits) {
+  command
+      .add_option("--min-test-rows", limits.min_test_rows,
+                  "smallest number of different test rows that it gives scores of; with fewer it trains only")
+      ->capture_default_str();
+  command
+      .add_option("--most-steps", limits.most_steps,
+                  "largest number of passes through the model per round (steps times train.accumulation)")
+      ->capture_default_str();
+  command.add_flag("--items", limits.items,
+                   "also send the scores of single rows to a run whose evaluate.items is true");
+}
+
 }  // namespace
 
 void add_node_command(CLI::App& program) {
@@ -172,16 +186,7 @@ void add_node_command(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--agreed", flags->agreed,
                       "a config: a run that trains otherwise, or whose scores show other things, is refused");
-  command
-      ->add_option("--min-test-rows", flags->limits.min_test_rows,
-                   "smallest number of different test rows that it gives scores of; with fewer it trains only")
-      ->capture_default_str();
-  command
-      ->add_option("--most-steps", flags->limits.most_steps,
-                   "largest number of passes through the model per round (steps times train.accumulation)")
-      ->capture_default_str();
-  command->add_flag("--items", flags->limits.items,
-                    "also send the scores of single rows to a run whose evaluate.items is true");
+  add_limits(*command, flags->limits);
   command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
   command->add_option("--adapters", flags->adapters,
                       "folder that the final adapter of each run is written into (default: beside the key)");

@@ -40,8 +40,9 @@ class Sessions {
 
   /// Adds a client that gets a task. The task is made when its node is online. The client is lost if its node sends
   /// invalid data, an error or 16 envelopes without the reply, if its key may not join any more, or if it misses the
-  /// deadline after `quorum` clients have replied. Of a score that only some clients give, an equal share of the quorum must have arrived, rounded down.
-  /// Without a deadline, or for a score, a client is also lost when its node has been offline for `patience_s`.
+  /// deadline after `quorum` clients have replied. Of a score that only some clients give, an equal share of the quorum
+  /// must have arrived, rounded down. Without a deadline, or for a score, a client is also lost when its node has been
+  /// offline for `patience_s`.
   ///
   /// A client that was too late before in this round (Fleet::late) costs no second wait: its score is awaited only
   /// while those of other clients are. A node that was too late in training and has called since has the whole time.
