@@ -1,5 +1,5 @@
 /// \file  Decides which updates of a round are too large to be part of it: the bounds clients.update_norm and
-/// clients.update_ratio (docs/decisions/0103-what-one-client-may-add.md).
+/// clients.update_ratio (docs/decisions/0101-what-one-client-may-add.md).
 #pragma once
 
 #include <cstdint>
