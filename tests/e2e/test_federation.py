@@ -56,8 +56,10 @@ def keygen(folder, count=CLIENTS):
     return [folder / f"site-{i}.pem" for i in range(count)]
 
 
-def node_arguments(key, model, address, *more):
-    return ["node", "--superlink", address, "--insecure", "--key", key, "--model", model, "--poll", 0.05, "--once", *more]
+def node_arguments(key, model, address, *more, least=1):
+    """least: the fewest test rows that the node gives scores of; None: the program's own number."""
+    return ["node", "--superlink", address, "--insecure", "--key", key, "--model", model, "--poll", 0.05, "--once",
+            *(["--min-test-rows", least] if least else []), *more]
 
 
 def wait_for(process, log, seconds=DEADLINE):
@@ -268,7 +270,7 @@ def test_a_served_run_with_rows_on_the_nodes_is_bit_identical_to_a_local_run(tin
                                  tmp_path / "keys.txt", "--insecure", log=log)
         # The nodes start in reverse order: the key, not the order of joining, decides which client a node is
         for i, key in reversed(list(enumerate(keys))):
-            processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / f"rows/site-{i}.json", "--min-test-rows", 1),
+            processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / f"rows/site-{i}.json"),
                             log=tmp_path / f"site-{i}.log")
         assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
     adapter = "adapter/adapter_model.safetensors"
@@ -315,7 +317,7 @@ def test_rows_on_nodes_are_scored_as_in_a_local_run(score, options, tiny_model, 
         server = processes.start("serve", config, *changes, "--out", tmp_path / "run", "--listen", address, "--allow",
                                  tmp_path / "keys.txt", "--insecure", "--no-evaluation", log=log)
         for i, key in enumerate(keys):
-            processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / f"rows/site-{i}.json", "--min-test-rows", 1),
+            processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / f"rows/site-{i}.json"),
                             log=tmp_path / f"site-{i}.log")
         assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
     same_scores(tmp_path / "local", tmp_path / "run")

@@ -66,7 +66,7 @@ class Federation(Processes):
     def node(self, i, *more):
         log = self.folder / f"site-{i}.log"
         rows = ["--data", self.folder / f"site-{i}.jsonl", "--test", self.folder / f"site-{i}-test.jsonl"]
-        return self.start(*node_arguments(self.keys[i], self.model, self.address, *rows, *more), log=log), log
+        return self.start(*node_arguments(self.keys[i], self.model, self.address, *rows, *more, least=None), log=log), log
 
     def ends(self):
         assert wait_for(self.server, self.log) == 0, self.log.read_text() + (self.folder / "site-0.log").read_text()

@@ -108,7 +108,7 @@ def test_a_data_folder_means_all_row_files_in_it(tiny_model, tmp_path):  # noqa:
         server = processes.start("serve", config, *changes, "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt",
                                  "--insecure", log=log)
         for key, folder in zip(keys, ("lines", "both")):
-            processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / folder, "--min-test-rows", 1), log=tmp_path / f"{folder}.log")
+            processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / folder), log=tmp_path / f"{folder}.log")
         assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "lines.log").read_text()
     adapter = "adapter/adapter_model.safetensors"
     assert (tmp_path / "run" / adapter).read_bytes() == (tmp_path / "local" / adapter).read_bytes()

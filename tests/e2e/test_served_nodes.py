@@ -57,7 +57,7 @@ def served(processes, folder, config, model_of, *more_of_serve, make_keys=True):
     server = processes.start("serve", config, "--out", folder / "run", "--listen", address, "--allow", folder / "keys.txt", "--insecure",
                              *more_of_serve, log=log)
     for i, key in enumerate(keys):
-        rows = ["--data", folder / f"site-{i}.jsonl", "--test", folder / f"site-{i}-test.jsonl", "--min-test-rows", 1]
+        rows = ["--data", folder / f"site-{i}.jsonl", "--test", folder / f"site-{i}-test.jsonl"]
         processes.start(*node_arguments(key, model_of(i), address, *rows), log=folder / f"site-{i}.log")
     return server, log
 

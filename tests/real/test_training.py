@@ -136,6 +136,6 @@ def test_a_node_has_the_same_bits(smollm2, config, tmp_path):
         words = [word for name, value in alone.items() for word in ("--set", f"{name.replace('__', '.')}={value}")]
         server = processes.start("serve", config, *words, "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt",
                                  "--insecure", log=tmp_path / "serve.log")
-        processes.start(*node_arguments(key, smollm2, address, "--data", rows, "--min-test-rows", 1), log=tmp_path / "node.log")
+        processes.start(*node_arguments(key, smollm2, address, "--data", rows), log=tmp_path / "node.log")
         assert wait_for(server, tmp_path / "serve.log") == 0, (tmp_path / "serve.log").read_text() + (tmp_path / "node.log").read_text()
     same_run(local, tmp_path / "run")
