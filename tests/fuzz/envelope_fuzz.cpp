@@ -8,6 +8,7 @@
 
 #include "fed/exchange/message.h"
 #include "fed/round/payload_check.h"
+#include "fed/round/update_size.h"
 #include "flower/federation/envelope.h"
 #include "lora/packing.h"
 #include "tests/fuzz/fuzz.h"

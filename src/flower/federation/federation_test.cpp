@@ -303,9 +303,12 @@ TEST_F(OfferOfOwnRows, APayloadThatIsNotThereIsAskedFor) {
 }
 
 TEST_F(OfferOfOwnRows, ScoresNameThePayloadThatTheNodeHasAndANodeWithoutItGetsItAgain) {
-  change_ = [&](int64_t, NodeClientOptions& options) { options.data = {own_rows(folder_.path())}; };
+  change_ = [&](int64_t, NodeClientOptions& options) {
+    options.data = {own_rows(folder_.path())};
+    options.limits.min_test_rows = 1;
+  };
   auto request = request_of_own_rows();
-  request.settings.emplace_back("train.rounds=1");
+  for (const auto* setting : {"train.rounds=1", "clients.assign=arrival"}) request.settings.emplace_back(setting);
   int64_t scores = 0;
   const Edit forget = [&](Envelope& envelope) {
     if (envelope.header.find("\"scored\"") == std::string::npos || ++scores != 2) return;
