@@ -8,8 +8,8 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   if (input.empty()) return;
   const auto text = input.substr(1);
   if (input[0] == 'l') {
-    for (const auto& [key, name] : flower::parse_allow_list(text, "keys.txt"))
-      if (flower::PublicKey::from_pem(key.pem(), "the same") != key) fuzz::finding("a key that changes", {});
+    for (const auto& one : flower::parse_allow_list(text, "keys.txt"))
+      if (flower::PublicKey::from_pem(one.key.pem(), "the same") != one.key) fuzz::finding("a key that changes", {});
   } else if (input[0] == 'p') {
     const auto key = flower::PublicKey::from_pem(text, "a key");
     if (flower::PublicKey::from_openssh(key.openssh_blob(), "the same") != key) fuzz::finding("a key that changes", {});

@@ -15,7 +15,6 @@ namespace {
 constexpr double kShareRounding = 1e-6;       // of a number of rows that a share stands for
 constexpr double kLikelihoodRounding = 1e-5;  // nats, of a sum of log-probabilities
 constexpr double kItemRounding = 1e-6;        // nats, to which log-likelihoods of single rows are rounded
-constexpr size_t kHexDigits = 64;             // of SHA-256
 
 double in_rows(double share, int64_t rows) { return share * static_cast<double>(rows); }
 
@@ -42,8 +41,8 @@ void check_accuracies(const scoring::TaskScore& score) {
   const bool known = score.accuracy == score.accuracy_cased || score.accuracy == score.accuracy_lowercase;
   EK_CHECK(known, kData, "a score has accuracy ", score.accuracy, ", of unchanged output ", score.accuracy_cased,
            ", of lower-cased output ", score.accuracy_lowercase, ": it is one of the two");
-  for (const double share : {score.accuracy_cased, score.accuracy_lowercase})
-    EK_CHECK(is_whole(in_rows(share, score.rows)), kData, "a score has an accuracy ", share, " of ", score.rows,
+  for (const double share : {score.accuracy_cased, score.accuracy_lowercase, score.majority})
+    EK_CHECK(is_whole(in_rows(share, score.rows)), kData, "a score has an accuracy or majority ", share, " of ", score.rows,
              " rows, which is no whole number of them");
   const double correct = in_rows(score.accuracy, score.rows);
   const double readable = in_rows(1 - score.invalid_rate, score.rows);

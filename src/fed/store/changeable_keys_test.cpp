@@ -35,7 +35,7 @@ TEST(ChangeableKeys, AreKeysOfTheConfigAndTakeTheirValues) {
 }
 
 TEST(ChangeableKeys, AClientMayBeLeftOut) {
-  const std::string clients = "clients.client=[{name=a}, {name=b";
+  const std::string clients = "clients.client=[{name=\"a\"}, {name=\"b\"";
   const auto from = config_of({"clients.count=2", clients + ", until=3}]"});
   auto to = config_of({"clients.count=2", clients + "}]"});
   const ChangedKey change{.key = "clients.client[1].until", .asked = "3", .run = {}};
