@@ -42,8 +42,8 @@ void check_accuracies(const scoring::TaskScore& score) {
   EK_CHECK(known, kData, "a score has accuracy ", score.accuracy, ", of unchanged output ", score.accuracy_cased,
            ", of lower-cased output ", score.accuracy_lowercase, ": it is one of the two");
   for (const double share : {score.accuracy_cased, score.accuracy_lowercase, score.majority})
-    EK_CHECK(is_whole(in_rows(share, score.rows)), kData, "a score has an accuracy or majority ", share, " of ", score.rows,
-             " rows, which is no whole number of them");
+    EK_CHECK(is_whole(in_rows(share, score.rows)), kData, "a score has an accuracy or majority ", share, " of ",
+             score.rows, " rows, which is no whole number of them");
   const double correct = in_rows(score.accuracy, score.rows);
   const double readable = in_rows(1 - score.invalid_rate, score.rows);
   EK_CHECK(correct <= readable + kShareRounding * static_cast<double>(score.rows), kData, "a score has accuracy ",

@@ -352,10 +352,10 @@ void take_changes(const RunRequest& request, RunFolder& folder, const SettledCha
   std::vector<std::string> refused;
   for (const auto& change : changes)
     if (const auto why = folder.why_fixed_key(change.key); !why.empty())
-      refused.push_back(concat(lines_of(std::span(&change, 1))[0], " (", why, ")"));
+      refused.push_back(concat(lines_of(std::span(&change, 1))[0], why == kKept ? "" : concat(" (", why, ")")));
   EK_CHECK(refused.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(), ": ",
-           join(refused, "; "), "; a resumed run may change train.rounds by --set, the keys of [clients] and [evaluate] in ",
-           "docs/operations.md, and by --base FOLDER a base model that was moved");
+           join(refused, "; "), "; a resumed run may change train.rounds by --set, what docs/operations.md lists, and ",
+           "by --base FOLDER a base model that was moved");
   folder.change_keys(changes, request);
 }
 

@@ -62,7 +62,7 @@ const Changeable* find(std::string_view key) {
 
 std::string why_not_changeable(std::string_view key, const RunConfig& run, size_t scores) {
   const auto* found = find(key);
-  if (!found) return "a resumed run keeps it";
+  if (!found) return std::string(kKept);
   if (found->may == May::kAlways) return {};
   if (run->seeks_best()) return "train.stop and evaluate.keep_best compare the scores of all rounds";
   if (found->may == May::kBeforeScores && scores > 0)

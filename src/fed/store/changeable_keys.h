@@ -13,6 +13,9 @@
 
 namespace evenkeel::fed {
 
+/// The reason for keys that no run may change.
+inline constexpr std::string_view kKept = "a resumed run keeps it";
+
 /// Returns why a resumed run must not change the value of a key; empty if it may.
 /// \param run     the config of the run
 /// \param scores  number of scores that the run has recorded
@@ -21,7 +24,7 @@ std::string why_not_changeable(std::string_view key, const RunConfig& run, size_
 /// Copies the values of changeable keys. Other keys are passed over.
 void take_values(std::span<const ChangedKey> keys, const ExperimentConfig& from, ExperimentConfig& to);
 
-/// Returns the keys that some run may change, for messages and tests.
+/// Returns the keys that some run may change, for tests.
 std::vector<std::string_view> changeable_keys();
 
 }  // namespace evenkeel::fed
