@@ -2,7 +2,7 @@
 // negative factor, or numbers of their own. Prints the part "robust" of a record in bench/records as JSON: per attack
 // and rule the accuracy (share of rows) and the log-likelihood (nats per row) at budget 1 after the last round, by
 // seed.
-//   robust_bench configs/demo.toml --seeds 1 2 3 > robust.json
+//   hostile_clients configs/demo.toml --seeds 1 2 3 > robust.json
 // Runs are simulated in this process, one after the other, with the settings of kSettings. "mean, bounded" is the mean
 // with clients.update_ratio, as evenkeel serve has it by default; the other rules run without that bound.
 #include <CLI/CLI.hpp>
