@@ -109,7 +109,7 @@ class Mixture(torch.nn.Module):
         square = x_TD.T @ x_TD
         square += 1e-2 * square.diagonal().mean() * torch.eye(len(square))
         router = torch.linalg.solve(square, x_TD.T @ (wanted - wanted.mean(1, keepdim=True))).T
-        return router * min(1.0, 0.5 / (x_TD @ router.T).std().item())
+        return router * min(1.0, 0.1 / (x_TD @ router.T).std().item())
 
     def forward(self, x):
         chances = (logits := F.linear(x, self.router).float()).softmax(-1)
