@@ -151,8 +151,20 @@ data::RowOptions RunConfig::own_rows(int64_t client, int64_t limit) const {
   return options;
 }
 
-data::RowOptions RunConfig::rows_to_score(std::optional<int64_t> own_of, int64_t limit) const {
-  return own_of ? own_rows(*own_of, limit) : rows(limit);
+data::RowOptions RunConfig::rows_to_score(std::optional<int64_t> own_of, int64_t limit,
+                                          const std::vector<int64_t>& left_out) const {
+  if (own_of) return own_rows(*own_of, limit);
+  auto options = rows(limit);
+  for (auto id = left_out.rbegin(); id != left_out.rend(); ++id)
+    options.files.clients.erase(options.files.clients.begin() + *id);
+  return options;
+}
+
+std::vector<int64_t> RunConfig::left_out_after(int64_t rounds) const {
+  std::vector<int64_t> ids;
+  for (int64_t id = 0; id < std::ssize(rows().files.clients); ++id)
+    if (const auto until = settled_->values.clients.until(id); until && *until < rounds) ids.push_back(id);
+  return ids;
 }
 
 RunConfig RunConfig::with(const std::function<void(ExperimentConfig& values)>& change) const {

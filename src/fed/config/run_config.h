@@ -58,9 +58,14 @@ class RunConfig {
   /// Returns how to read the rows of a client that has its own. \param limit  number of rows; 0: all
   data::RowOptions own_rows(int64_t client, int64_t limit) const;
   /// Returns which test rows to score.
-  /// \param own_of  the client whose own rows are scored; nothing: the test rows of all
-  /// \param limit   number of rows; 0: all
-  data::RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
+  /// \param own_of    the client whose own rows are scored; nothing: the test rows of all
+  /// \param limit     number of rows; 0: all
+  /// \param left_out  clients whose own rows are none of those of all, ascending
+  data::RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit,
+                                 const std::vector<int64_t>& left_out = {}) const;
+  /// Returns the clients that bring rows of their own and whose last round (clients.client[].until) is before
+  /// `rounds`, ascending.
+  std::vector<int64_t> left_out_after(int64_t rounds) const;
 
   /// Returns a config in which `change` has changed values, for another evaluation of the run or a part of its work.
   /// \throws kInternal when `change` leaves a value open

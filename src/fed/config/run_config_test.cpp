@@ -53,6 +53,18 @@ TEST(RunConfig, PlansEachClientWithItsBudgetRankMachineAndRows) {
   EXPECT_EQ(config.rows().seed, 7u);
 }
 
+TEST(RunConfig, LeavesOutTheRowsOfAClientAfterItsLastRound) {
+  auto asked = asked_for(kOwnRows);
+  asked.clients.client[1].until = 2;
+  const auto config = settle(asked, {});
+  EXPECT_EQ(config.left_out_after(2), std::vector<int64_t>());
+  EXPECT_EQ(config.left_out_after(3), std::vector<int64_t>{1});
+  const auto rows = config.rows_to_score({}, 0, config.left_out_after(3));
+  ASSERT_EQ(rows.files.clients.size(), 2u);
+  EXPECT_EQ(rows.files.clients[1].train, std::vector<std::string>{"last.jsonl"});
+  EXPECT_EQ(config.rows_to_score(1, 0, {1}).files.clients.front().train, std::vector<std::string>{"other.jsonl"});
+}
+
 TEST(RunConfig, OfClientsThatShareTheRowsHasNoRowsInItsPlans) {
   const auto config = settle(asked_for("[clients]\ncount = 5\n"), {});
   ASSERT_EQ(config.plans().size(), 5u);

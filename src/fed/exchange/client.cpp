@@ -18,7 +18,10 @@ std::string key_of(const Task& task, const Score& ask) {
 
 TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score& ask) {
   TestRowsKey key{.task = ask.task, .limit = config->evaluate.limit};
-  if (ask.own_rows) key.own_of = task.client.id;
+  if (ask.own_rows)
+    key.own_of = task.client.id;
+  else
+    key.left_out = config.left_out_after(task.round);
   return key;
 }
 

@@ -72,7 +72,7 @@ scoring::EvaluationOptions ClientContext::evaluation() const {
 
 std::shared_ptr<const scoring::PreparedTask> ClientContext::test_rows(const TestRowsKey& key) const {
   return prepared->get(key, [&] {
-    const auto from = config.rows_to_score(key.own_of, key.limit);
+    const auto from = config.rows_to_score(key.own_of, key.limit, key.left_out);
     auto set = data::test_rows(data::find_task(key.task, from), from);
     return std::make_shared<const scoring::PreparedTask>(data::find_task(key.task, config.rows()), std::move(set),
                                                          tokenizer, model->spec(), evaluation());

@@ -21,6 +21,7 @@ struct TestRowsKey {
   std::string task;
   std::optional<int64_t> own_of{};  ///< the client whose own rows are scored; nothing: the test rows of all
   int64_t limit = 0;                ///< number of rows, of each client that has its own; 0: all
+  std::vector<int64_t> left_out{};  ///< clients whose rows are none of those of all (RunConfig::left_out_after())
 
   auto operator<=>(const TestRowsKey&) const = default;
 };

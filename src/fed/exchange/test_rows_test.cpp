@@ -38,9 +38,10 @@ TEST_F(TestRowsCacheTest, RowsArePreparedOncePerTaskClientAndLimit) {
   EXPECT_EQ(made_, 1);
   for (const auto& other :
        {TestRowsKey{.task = "piqa", .limit = 3}, TestRowsKey{.task = "boolq", .limit = 2},
-        TestRowsKey{.task = "boolq", .own_of = 0, .limit = 3}, TestRowsKey{.task = "boolq", .own_of = 1, .limit = 3}})
+        TestRowsKey{.task = "boolq", .own_of = 0, .limit = 3}, TestRowsKey{.task = "boolq", .own_of = 1, .limit = 3},
+        TestRowsKey{.task = "boolq", .limit = 3, .left_out = {1}}})
     EXPECT_NE(get(cache, other), first);
-  EXPECT_EQ(made_, 5);
+  EXPECT_EQ(made_, 6);
 }
 
 TEST_F(TestRowsCacheTest, WhatDoesNotFitAnyMoreIsPreparedEachTime) {
