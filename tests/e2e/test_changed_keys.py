@@ -20,6 +20,11 @@ def resume(run, *more):
     return ["train", CONFIG, "--out", run, "--resume", *more]
 
 
+def audited(run, kind):
+    """Returns what the audit log says of the events of a kind."""
+    return [event["outcome"] for event in lines(run / "federation/audit.jsonl") if event["kind"] == kind]
+
+
 def changes_of(run):
     return json.loads((run / "manifest.json").read_text()).get("changes", [])
 
@@ -140,6 +145,7 @@ def test_a_bound_of_the_server_holds_from_the_next_round_on(tiny_model, tmp_path
     assert not rounds[0].get("lost") and [one["id"] for one in rounds[1]["lost"]] == [0]
     (change,) = changes_of(fed.run)
     assert set(change["keys"]) == {"clients.deadline", "clients.update_norm"} and change["after_round"] == 1
+    assert audited(fed.run, "changed") == ["train.rounds is 2", "clients.deadline is 60.0, it was 0.0", "clients.update_norm is 0.055, it was 0.0"]
     one_line(evenkeel(*fed.words, "--resume", "--set", "data.cutoff=77"), "data.cutoff is 77, in the run ")
 
 
@@ -178,4 +184,7 @@ def test_admitted_keys_are_recorded_with_their_round(tiny_model, tmp_path):  # n
     (change,) = changes_of(fed.run)
     assert change["after_round"] == 1
     assert [entry.split()[0][:7] for entry in change["allow"]["added"] + change["allow"]["removed"]] == ["SHA256:"] * 2
+    for kind, entries in (("admitted", change["allow"]["added"]), ("revoked", change["allow"]["removed"])):
+        assert [(event["key"] + " " + event["name"], event["round"]) for event in lines(fed.run / "federation/audit.jsonl")
+                if event["kind"] == kind] == [(entry, 1) for entry in entries]
     assert change["allow"]["removed"][0].endswith(" harbour")

@@ -12,7 +12,7 @@ import signal
 
 import pytest
 
-from test_federation import Processes, free_port, node_arguments, wait_for, wait_until
+from test_federation import Processes, free_port, node_arguments, same_scores, wait_for, wait_until
 from tiny import evenkeel, lines, one_line, succeed, tiny_model, without_seconds  # noqa: F401
 
 ADAPTER = "adapter/adapter_model.safetensors"
@@ -23,6 +23,11 @@ def write_rows(file, name, count):
     wards = ["cardiology", "surgery", "neurology"]
     file.write_text("".join(json.dumps({"prompt": f"Case {name} {i}: which ward?", "completion": wards[(i + len(name)) % 3]}) + "\n"
                             for i in range(count)))
+
+
+def fingerprint(line):
+    """Returns the fingerprint of a key, as members.json has it. line: of the list of keys."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(base64.b64decode(line.split()[1])).digest()).decode().rstrip("=")
 
 
 class Site:
@@ -38,8 +43,7 @@ class Site:
     @property
     def prints(self):
         """Returns the fingerprint of each key, as members.json has it."""
-        blob = {name: base64.b64decode(line.split()[1]) for name, line in self.lines.items()}
-        return {name: "SHA256:" + base64.b64encode(hashlib.sha256(one).digest()).decode().rstrip("=") for name, one in blob.items()}
+        return {name: fingerprint(line) for name, line in self.lines.items()}
 
     def allow(self, *key_lines):
         (self.folder / "keys.new").write_text("".join(key_lines))
@@ -109,6 +113,12 @@ def frozen(process):
         yield
     finally:
         process.send_signal(signal.SIGCONT)
+
+
+def listed(site):
+    """Returns what the audit log says of the list of keys: kind, key and client of each event."""
+    return [(event["kind"], event["key"], event.get("client")) for event in lines(site.run / "federation/audit.jsonl")
+            if event["kind"] in ("admitted", "revoked")]
 
 
 def trained(run):
@@ -228,7 +238,8 @@ def test_a_key_that_is_replaced_while_the_server_runs_keeps_its_client(site):
     site.until("round 1/3: loss")
     old = site.prints["hill"]
     with frozen(north):
-        site.allow(site.lines["north"], succeed("keygen", site.folder / "hill-3.pem", "--comment", "hill").stdout)
+        stranger = succeed("keygen", site.folder / "hill-3.pem", "--comment", "hill").stdout
+        site.allow(site.lines["north"], stranger)
         site.until("hill: its key was removed")
         unknown, said = site.node("hill-3", data=site.folder / "hill.jsonl")
         assert wait_for(unknown, said, 120) == 1 and f"write replaces={old} after hill" in said.read_text()
@@ -242,6 +253,9 @@ def test_a_key_that_is_replaced_while_the_server_runs_keeps_its_client(site):
     assert (site.run / ADAPTER).read_bytes() == (site.folder / "local" / ADAPTER).read_bytes()
     member = site.members()[1]
     assert [(one["what"], one["was"]) for one in member["changes"]] == [("key", old)] and member["key"] != old
+    third = fingerprint(stranger)
+    assert listed(site) == [("admitted", third, None), ("revoked", old, None), ("admitted", member["key"], None), ("revoked", third, None),
+                            ("admitted", member["key"], 1)]
 
 
 def test_a_removed_key_loses_its_work_at_once_and_by_name(site):
@@ -258,6 +272,7 @@ def test_a_removed_key_loses_its_work_at_once_and_by_name(site):
     last = lines(site.run / "rounds.jsonl")[-1]
     assert [(one["name"], one["reason"]) for one in last["lost"]] == [("hill", "client 1: its key was removed from the list of keys")]
     assert [name for name, _, _ in trained(site.run)[-1]] == ["north"]
+    assert listed(site) == [("revoked", site.prints["hill"], None)]
 
 
 def test_a_damaged_list_is_reported_and_the_last_good_one_stays(site):
@@ -296,6 +311,8 @@ def test_a_client_is_left_out_after_its_last_round_as_in_a_local_run(site):
     assert [[name for name, _, _ in one] for one in trained(site.run)] == [["north", "hill"], ["north"], ["north"]]
     assert without_seconds(lines(site.run / "rounds.jsonl")) == without_seconds(lines(site.folder / "local/rounds.jsonl"))
     assert (site.run / ADAPTER).read_bytes() == (site.folder / "local" / ADAPTER).read_bytes()
+    same_scores(site.folder / "local", site.run)
+    assert {score["rows"] for score in lines(site.run / "evaluations.jsonl")} == {1}, "the row of north"
     assert "client 1 (hill) is left out from round 2 on" in site.log.read_text()
     assert hill.wait(60) == 0, "it is told that the run is over"
     assert not (site.folder / "hill.pem.adapters").exists()

@@ -96,6 +96,10 @@ class RunFolder {
   /// Compares the nodes' keys that may join with those that could before; settle() records a change.
   /// \param allowed  as RunRequest has it
   void admit(const std::optional<std::vector<std::string>>& allowed);
+  /// Returns what the functions above have changed.
+  const RunChanges& changes() const { return changes_; }
+  /// Returns the number of committed rounds when the folder was opened.
+  int64_t opened_round() const { return opened_.commit.round; }
   /// Writes the changes into config.toml and manifest.json, brings all files back to the opened round, and removes
   /// temporary files of killed processes. Call it after all checks.
   void settle() const;

@@ -1,6 +1,7 @@
 #include "flower/federation/gathering.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/plain/files.h"
 #include "base/plain/log.h"
@@ -52,6 +53,7 @@ bool Gathering::is_asked(uint64_t node) const {
 
 void Gathering::attend() {
   const auto nodes = fleet_.grid.nodes();
+  record_list(nodes);
   hand_over(nodes);
   for (const auto& node : nodes) {
     const auto again = ask_again_.find(asked_as(node));
@@ -63,6 +65,19 @@ void Gathering::attend() {
     else if (!place.refusal.empty())
       refuse(node, place.refusal);
   }
+}
+
+/// What changed before this process began is recorded by serve(), which knows the list of the run before.
+void Gathering::record_list(std::span<const NodeInfo> nodes) {
+  if (!fleet_.grid.lists_all()) return;
+  std::map<std::string, std::string> now;
+  for (const auto& node : nodes)
+    if (fleet_.grid.admits(node.fingerprint)) now.emplace(node.fingerprint, node.name);
+  const auto before = std::exchange(listed_, now).value_or(now);
+  for (const auto& [key, name] : now)
+    if (!before.contains(key)) fleet_.record({.kind = fed::AuditKind::kAdmitted, .key = key, .name = name});
+  for (const auto& [key, name] : before)
+    if (!now.contains(key)) fleet_.record({.kind = fed::AuditKind::kRevoked, .key = key, .name = name});
 }
 
 void Gathering::hand_over(std::span<const NodeInfo> nodes) {
@@ -88,7 +103,11 @@ void Gathering::drop_barred() {
     const auto& member = fleet_.roster.members().at(client);
     log::warning("[serve] ", shown(member.name), " is client ", client,
                  " no more: its key was removed from the list of keys");
-    fleet_.record({.kind = fed::AuditKind::kRevoked, .key = member.key, .name = member.name, .client = client});
+    fleet_.record({.kind = fed::AuditKind::kRevoked,
+                   .key = member.key,
+                   .name = member.name,
+                   .client = client,
+                   .outcome = "is no client any more"});
     fleet_.roster.drop(client);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -22,7 +23,7 @@ class Gathering {
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
-  /// Hands over clients whose key was replaced. Then sends an offer or a refusal to each node that is online and no
+  /// Records which keys were admitted and removed since the last call. Hands over clients whose key was replaced. Then sends an offer or a refusal to each node that is online and no
   /// member, unless it has to wait because no client is free. A node that was refused or declined is asked again half a
   /// minute later, or as soon as the list of keys says something else of it.
   void attend();
@@ -43,6 +44,7 @@ class Gathering {
 
   std::set<int64_t> taken() const;
   bool is_asked(uint64_t node) const;
+  void record_list(std::span<const NodeInfo> nodes);
   void hand_over(std::span<const NodeInfo> nodes);
   void ask(const NodeInfo& node, const Place& place);
   void refuse(const NodeInfo& node, const std::string& why);
@@ -52,6 +54,7 @@ class Gathering {
   void pass_over(const NodeInfo& node, std::string_view why);
 
   Fleet& fleet_;
+  std::optional<std::map<std::string, std::string>> listed_;  // names by key, at the last look; nothing: none was
   std::map<std::string, Asked> asked_;       // by message
   std::map<std::string, uint64_t> refused_;  // nodes, by message
   /// When nodes are asked again, by id, name and replaced key: a node that the list of keys names anew is asked at

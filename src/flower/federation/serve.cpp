@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/plain/files.h"
@@ -153,6 +154,7 @@ class Serving {
     learn_prompts(experiment.fabric.context);
     complete(experiment);
     folder.settle();
+    record_changes(folder.changes(), folder.opened_round());
     folder.keep_log(std::move(log));
     return {std::move(experiment), std::move(folder)};
   }
@@ -299,6 +301,32 @@ class Serving {
   static void note_arrival(fed::Server& server, const Member& member) {
     if (member.assigned == "arrival" && server.config->clients.name(member.client))
       server.nodes_by_arrival[member.client] = member.name;
+  }
+
+  /// Records what the command that resumes the run has changed, after `round` rounds.
+  void record_changes(const fed::RunChanges& changes, int64_t round) {
+    const auto changed = [&](const std::string& what) {
+      audit_.add({.kind = fed::AuditKind::kChanged, .name = "server", .round = round, .outcome = what});
+    };
+    if (changes.rounds) changed(concat("train.rounds is ", *changes.rounds));
+    if (!changes.base.empty()) changed("the base model was moved");
+    for (const auto& file : changes.files) changed(concat("another ", file.filename().string()));
+    for (const auto& [key, now, before] : changes.keys.keys)
+      changed(concat(key, " is ", now.value_or("not there"), ", it was ", before.value_or("not there")));
+    if (!changes.admission) return;
+    record_keys(fed::AuditKind::kAdmitted, changes.admission->added, round);
+    record_keys(fed::AuditKind::kRevoked, changes.admission->removed, round);
+  }
+
+  /// \param keys  fingerprint and name of each, as fed::AdmissionChange has them
+  void record_keys(fed::AuditKind kind, std::span<const std::string> keys, int64_t round) {
+    for (const auto& key : keys) {
+      const auto space = std::min(key.find(' '), key.size());
+      audit_.add({.kind = kind,
+                  .key = key.substr(0, space),
+                  .name = key.substr(std::min(space + 1, key.size())),
+                  .round = round});
+    }
   }
 
   void stopped(const std::string& why) {
