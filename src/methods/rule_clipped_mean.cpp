@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/plain/error.h"
+#include "base/plain/lower_median.h"
 #include "lora/fixed_point.h"
 #include "methods/rules.h"
 
@@ -13,9 +14,8 @@ namespace {
 
 /// Returns s_c = min(1, m / norm_c) with m the lower median.
 std::vector<double> shares_kept(std::span<const double> norms) {
-  std::vector<double> sorted(norms.begin(), norms.end());
-  std::sort(sorted.begin(), sorted.end());
-  const double median = sorted.empty() ? 0 : sorted[(sorted.size() - 1) / 2];
+  if (norms.empty()) return {};
+  const double median = lower_median({norms.begin(), norms.end()});
   std::vector<double> shares;
   for (const double norm : norms) shares.push_back(norm > median ? median / norm : 1);
   return shares;

@@ -39,26 +39,17 @@ void check_length(const config::Table& table, std::string_view key, const PerCli
 /// Returns true if `name` can be shown in lines and tables.
 bool is_plain(std::string_view name) { return name.size() <= 64 && escaped(name) == name; }
 
-void check_names(const config::Table& table, std::span<const ClientSection> clients) {
+/// Checks that no two clients have the same value of a key, where they have one.
+/// \param why  the reason, for the message
+void check_distinct(const config::Table& table, std::span<const ClientSection> clients, const char* key,
+                    std::string ClientSection::*value, std::string_view why) {
   std::map<std::string_view, size_t> seen;
   for (size_t i = 0; i < clients.size(); ++i) {
-    const auto& name = clients[i].name;
-    if (name.empty()) continue;
-    const auto [first, is_new] = seen.emplace(name, i);
-    EK_CHECK(is_new, kConfig, table.full_key("client"), "[", i, "] is named ", in_quotes(name), ", as is [",
-             first->second, "]: names tell clients apart", table.tables("client")[i].place_of("name"));
-  }
-}
-
-/// Checks that no two clients have the same key: a node acts as one client.
-void check_keys(const config::Table& table, std::span<const ClientSection> clients) {
-  std::map<std::string_view, size_t> seen;
-  for (size_t i = 0; i < clients.size(); ++i) {
-    const auto& key = clients[i].key;
-    if (key.empty()) continue;
-    const auto [first, is_new] = seen.emplace(key, i);
-    EK_CHECK(is_new, kConfig, table.full_key("client"), "[", i, "] has the key ", key, ", as has [", first->second,
-             "]: a key is one client", table.tables("client")[i].place_of("key"));
+    const auto& own = clients[i].*value;
+    if (own.empty()) continue;
+    const auto [first, is_new] = seen.emplace(own, i);
+    EK_CHECK(is_new, kConfig, table.full_key("client"), "[", i, "] has the ", key, ' ', in_quotes(own), ", as has [",
+             first->second, "]: ", why, table.tables("client")[i].place_of(key));
   }
 }
 
@@ -223,8 +214,8 @@ void ClientsSection::resolve(const config::Table& table) {
   table.check(start >= 0 && start <= count && at_first >= quorum, "start", start,
               concat("0, or up to clients.count = ", count, " and enough to draw clients.quorum = ", quorum));
   check_each(table, "budgets", budgets, [](const auto& at, auto key, double share) { at.check_share(key, share); });
-  check_names(table, client);
-  check_keys(table, client);
+  check_distinct(table, client, "name", &ClientSection::name, "names tell clients apart");
+  check_distinct(table, client, "key", &ClientSection::key, "a key is one client");
   check_those_left(table, *this);
   check_all_or_none(table, *this);
 }

@@ -56,7 +56,8 @@ TEST(ClientKeys, AnyOtherTextIsRefused) {
 TEST(ClientKeys, OneKeyIsOneClient) {
   const auto key = concat("key = \"", kKey, "\"");
   const auto line = why_refused(three(key, "", key));
-  EXPECT_NE(line.find(concat("[2] has the key ", kKey, ", as has [0]")), std::string::npos) << line;
+  EXPECT_NE(line.find(concat("[2] has the key \"", kKey, "\", as has [0]: a key is one client")), std::string::npos)
+      << line;
 }
 
 TEST(ClientKeys, TheRunMayBeginWithFewerClientsThanItHas) {

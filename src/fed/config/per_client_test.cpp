@@ -151,7 +151,7 @@ TEST(ClientTables, OneClientsBudgetOverridesAPattern) {
 TEST(ClientTables, ErrorsNameTheClientAndTheLine) {
   const auto refused = [](std::string_view clients) { return complaint_of(concat("[clients]\n", clients)); };
   EXPECT_EQ(refused("[[clients.client]]\nname = \"a\"\n[[clients.client]]\nname = \"a\"\n"),
-            "[config] clients.client[1] is named \"a\", as is [0]: names tell clients apart (test.toml, line 5)");
+            "[config] clients.client[1] has the name \"a\", as has [0]: names tell clients apart (test.toml, line 5)");
   EXPECT_EQ(
       refused("[[clients.client]]\nname = \"a\"\nbudget = 1.5\n"),
       "[config] clients.client[0].budget of \"a\" is 1.5, allowed: greater than 0, at most 1 (test.toml, line 4)");

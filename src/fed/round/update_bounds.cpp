@@ -5,17 +5,12 @@
 #include <string_view>
 
 #include "base/plain/error.h"
+#include "base/plain/lower_median.h"
 
 namespace evenkeel::fed {
 namespace {
 
 constexpr size_t kMajority = 3;  // updates of which one that is wrong is in the minority
-
-double lower_median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// The medians of a round.
 struct Medians {

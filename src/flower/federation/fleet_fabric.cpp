@@ -8,6 +8,7 @@
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "fed/exchange/merged_score.h"
+#include "flower/federation/arrivals.h"
 #include "flower/federation/sessions.h"
 
 namespace evenkeel::flower {

@@ -23,9 +23,10 @@ class Gathering {
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
-  /// Records which keys were admitted and removed since the last call. Hands over clients whose key was replaced. Then sends an offer or a refusal to each node that is online and no
-  /// member, unless it has to wait because no client is free. A node that was refused or declined is asked again half a
-  /// minute later, or as soon as the list of keys says something else of it.
+  /// Records which keys were admitted and removed since the last call, and hands over clients whose key was replaced.
+  /// Then sends an offer or a refusal to each node that is online and no member, unless it has to wait because no client
+  /// is free. A node that was refused or declined is asked again half a minute later, or as soon as the list of keys
+  /// says something else of it.
   void attend();
   /// Takes the result of a message; those of others are ignored. \throws the error of this machine that it reports
   void on_reply(const Arrival& arrival);
@@ -55,8 +56,8 @@ class Gathering {
 
   Fleet& fleet_;
   std::optional<std::map<std::string, std::string>> listed_;  // names by key, at the last look; nothing: none was
-  std::map<std::string, Asked> asked_;       // by message
-  std::map<std::string, uint64_t> refused_;  // nodes, by message
+  std::map<std::string, Asked> asked_;                        // by message
+  std::map<std::string, uint64_t> refused_;                   // nodes, by message
   /// When nodes are asked again, by id, name and replaced key: a node that the list of keys names anew is asked at
   /// once.
   std::map<std::string, Clock::time_point> ask_again_;

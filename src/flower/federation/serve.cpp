@@ -13,7 +13,6 @@
 #include "fed/config/arithmetic.h"
 #include "fed/config/client_rows.h"
 #include "fed/config/config_paths.h"
-#include "fed/round/adapter_readers.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
@@ -22,7 +21,7 @@
 #include "fed/store/manifest.h"
 #include "fed/store/run_files.h"
 #include "flower/federation/placement.h"
-#include "models/cost.h"
+#include "flower/federation/served_experiment.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -34,72 +33,6 @@ fed::RunConfig with_budgets(fed::RunConfig config, const Roster& roster) {
   for (const auto& [id, member] : roster.members())
     if (config.plan(id).budget != member.budget) config = with_budget(config, id, member.budget);
   return config;
-}
-
-/// Removes tasks on clients' own rows if no client has test rows.
-void leave_out_what_nobody_brings(fed::Server& server) {
-  if (!server.clients_with_test_rows->empty()) return;
-  const auto none = fed::client_tasks(server);
-  if (none.empty()) return;
-  log::warning("[serve] ", join(none),
-               ": not scored, no node has test rows that it gives scores of (node --test and --min-test-rows, or "
-               "held_out)");
-  std::erase_if(server.tasks,
-                [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
-}
-
-/// Checks that the method works with rows on nodes. \throws kConfig if it needs the rows of all clients in one place
-void require_rows_apart(const fed::Server& server) {
-  if (!server.config->method.entry().asks_gradients) return;
-  struct Asked {};
-  try {
-    fed::first_state(server, [&](const std::string&, const methods::GradientSample& sample) -> at::Tensor {
-      EK_CHECK(sample.from != methods::SampleFrom::kPooled, kConfig, "method ", server.config->method.name,
-               " would begin with the rows of all clients, which nobody holds together here: say method.",
-               server.config->method.name, ".init = \"federated\", which asks each client for its own");
-      throw Asked();
-    });
-  } catch (const Asked&) {  // NOLINT(bugprone-empty-catch): it asks each client
-  }
-}
-
-/// Checks that a run that compares its rounds by scores has them. \throws kConfig
-void require_comparable_rounds(const ServeOptions& options, const fed::RunConfig& config) {
-  const auto& here = config.tasks_here();
-  EK_CHECK(options.evaluate || !config->seeks_best() || here.empty(), kConfig,
-           "train.stop and evaluate.keep_best compare the rounds by their scores: they do not go with --no-evaluation, "
-           "which leaves out ",
-           join(here));
-}
-
-/// Leaves out the tasks that this server would score, if it scores none.
-void leave_out_tasks_here(const ServeOptions& options, fed::Server& server) {
-  if (options.evaluate) return;
-  const auto& here = server.config.tasks_here();
-  std::erase_if(server.tasks,
-                [&](const auto& task) { return std::find(here.begin(), here.end(), task) != here.end(); });
-}
-
-/// Builds the experiment and checks everything that does not depend on nodes and weights, before nodes may join.
-fed::Experiment prepared(const ServeOptions& options, const fed::RunConfig& config) {
-  auto e = fed::make_experiment(config, options.evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
-  fed::check_start(e.server);
-  fed::warn_of_readers(e.server, "[serve] adapter/ of this run");
-  require_rows_apart(e.server);
-  require_comparable_rounds(options, e.server.config);
-  leave_out_tasks_here(options, e.server);
-  if (options.evaluate) fed::check_evaluation(e);
-  return e;
-}
-
-/// Returns the most bytes of a reply, which are reserved on disk as soon as a node announces them: twice the factors,
-/// the matrices whose gradients a method sums at its start, and 1 GiB for scores and what a method sends beside.
-int64_t most_upload(const fed::Server& server) {
-  double numbers = 2 * static_cast<double>(models::lora_parameters(server.sites, server.max_rank()));
-  if (server.config->method.entry().asks_gradients)
-    for (const auto& [name, site] : server.sites)
-      numbers += static_cast<double>(std::max<int64_t>(1, site.experts) * site.in) * static_cast<double>(site.out);
-  return static_cast<int64_t>(std::min(sizeof(float) * numbers + 0x1p30, 0x1p62));
 }
 
 /// A run with its folder, its server and its evaluator.
@@ -415,7 +348,7 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   folder.admit(options.request.allowed);
   folder.use_base(options.request.base);
   folder.check_files();
-  auto experiment = prepared(options, folder.config());
+  auto experiment = served_experiment(folder.config(), options.evaluate);
   folder.check(experiment.server, nullptr);
   const auto grid = grid_in(federation);
   return played(*grid, path, [&] {
@@ -438,7 +371,7 @@ std::vector<scoring::TaskScore> begin(const ServeOptions& options, const fs::pat
   std::unique_ptr<Grid> grid;
   std::optional<fed::Experiment> experiment;
   try {
-    experiment = prepared(options, config);
+    experiment = served_experiment(config, options.evaluate);
     grid = grid_in(federation);
   } catch (...) {
     if (!was_there) fed::RunFolder::abandon(path, std::move(lock));

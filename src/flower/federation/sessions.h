@@ -23,10 +23,6 @@ Acceptance acceptance_in(const Envelope& envelope);
 /// Checks that an envelope has no payload. \throws kData naming the kind of `envelope` when `payload_bytes` is not 0
 void check_no_payload(const Envelope& envelope, int64_t payload_bytes);
 
-/// Removes payloads from the folder of arriving ones that a killed process has left. REQUIRES that no other process
-/// receives payloads in it.
-void remove_arrivals(const std::filesystem::path& folder);
-
 /// Runs one exchange with all its clients. Threads: one.
 class Sessions {
  public:

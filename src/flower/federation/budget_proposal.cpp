@@ -1,0 +1,46 @@
+#include "flower/federation/budget_proposal.h"
+
+#include <algorithm>
+
+#include "base/plain/error.h"
+#include "base/plain/log.h"
+#include "fed/run/machine_speed.h"
+#include "flower/federation/agreement.h"
+
+namespace evenkeel::flower {
+namespace {
+
+/// Estimates the tokens of a round, from the mean length of the rows.
+int64_t round_tokens(const train::LocalTraining& training, const std::vector<data::Example>& rows) {
+  size_t tokens = 0;
+  for (const auto& row : rows) tokens += row.ids.size();
+  const auto count = static_cast<int64_t>(rows.size());
+  const int64_t passes = train::local_steps(training, count) * training.batch_size * training.accumulation;
+  return static_cast<int64_t>(tokens) * passes / std::max<int64_t>(1, count);
+}
+
+}  // namespace
+
+void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
+  constexpr double kMeasure_s = 2;  // of training, per K
+  auto& server = e.server;
+  EK_CHECK(server.model.num_experts > 0 && !server.config->method.entry().takes_unequal_ranks(), kConfig,
+           "--budget auto measures what experts cost; method ", server.config->method.name, " on this model has ",
+           server.model.num_experts, " of them and makes clients differ otherwise");
+  if (const double deadline = server.config->clients.deadline; deadline > 0) seconds = std::min(seconds, deadline / 2);
+  const auto top_ks = fed::measured_top_ks(e);
+  const auto profile = fed::measured_profile(e, top_ks, kMeasure_s);
+  const auto tokens = round_tokens(server.config->train, e.fabric.shards.examples.at(static_cast<size_t>(client)));
+  int64_t best = top_ks.front();
+  for (size_t i = 0; i < top_ks.size(); ++i)
+    if (static_cast<double>(tokens) <= profile.tokens_per_second[i] * seconds) best = std::max(best, top_ks[i]);
+  const double budget = static_cast<double>(best) / static_cast<double>(server.model.top_k);
+  log::info("[node] this machine is done with a round of ", tokens, " tokens in ", seconds, " s at K = ", best,
+            ": budget ", budget);
+  std::vector<size_t> examples;
+  for (const auto& shard : e.fabric.shards.examples) examples.push_back(shard.size());
+  e.use(with_budget(server.config, client, budget));
+  server.clients = e.fabric.clients = fed::make_clients(server.config, server.model, examples);
+}
+
+}  // namespace evenkeel::flower
