@@ -130,14 +130,19 @@ def test_ranks_go_on_with_changed_keys(tiny_model, tmp_path):  # noqa: F811
     assert adapters[0] == adapters[1]
 
 
+def play(fed):
+    """Plays the run with both nodes, which end with it."""
+    server = fed.serve()
+    nodes = [fed.node(i) for i in range(2)]
+    assert wait_for(server, fed.log) == 0, fed.log.read_text()
+    assert [wait_for(node, fed.node_log(i)) for i, node in enumerate(nodes)] == [0, 0]
+
+
 def test_a_bound_of_the_server_holds_from_the_next_round_on(tiny_model, tmp_path):  # noqa: F811
     """In the second round client 0 moves by 0.071, client 1 by 0.040."""
     with Processes() as processes:
         fed = Federation(processes, tmp_path, tiny_model, rounds=1)
-        server = fed.serve()
-        nodes = [fed.node(i) for i in range(2)]
-        assert wait_for(server, fed.log) == 0, fed.log.read_text()
-        assert [wait_for(node, fed.node_log(i)) for i, node in enumerate(nodes)] == [0, 0]
+        play(fed)
         server = fed.serve("--resume", "--set", "train.rounds=2", "--set", "clients.update_norm=0.055", "--set", "clients.deadline=60")
         nodes = [fed.node(i) for i in range(2)]
         assert wait_for(server, fed.log) == 0, fed.log.read_text()
@@ -152,10 +157,7 @@ def test_a_bound_of_the_server_holds_from_the_next_round_on(tiny_model, tmp_path
 def test_rounds_close_without_a_node_that_is_gone_after_a_deadline_was_set(tiny_model, tmp_path):  # noqa: F811
     with Processes() as processes:
         fed = Federation(processes, tmp_path, tiny_model, rounds=1)
-        server = fed.serve()
-        nodes = [fed.node(i) for i in range(2)]
-        assert wait_for(server, fed.log) == 0, fed.log.read_text()
-        assert [wait_for(node, fed.node_log(i)) for i, node in enumerate(nodes)] == [0, 0]
+        play(fed)
         server = fed.serve("--resume", "--set", "train.rounds=2", "--set", "clients.deadline=2")
         node = fed.node(0)
         assert wait_for(server, fed.log, 120) == 0, fed.log.read_text()

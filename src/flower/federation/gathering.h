@@ -24,9 +24,9 @@ class Gathering {
   Gathering& operator=(const Gathering&) = delete;
 
   /// Records which keys were admitted and removed since the last call, and hands over clients whose key was replaced.
-  /// Then sends an offer or a refusal to each node that is online and no member, unless it has to wait because no client
-  /// is free. A node that was refused or declined is asked again half a minute later, or as soon as the list of keys
-  /// says something else of it.
+  /// Then sends an offer or a refusal to each node that is online and no member, unless it has to wait because no
+  /// client is free. A node that was refused or declined is asked again half a minute later, or as soon as the list of
+  /// keys says something else of it.
   void attend();
   /// Takes the result of a message; those of others are ignored. \throws the error of this machine that it reports
   void on_reply(const Arrival& arrival);
