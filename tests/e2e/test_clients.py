@@ -154,7 +154,7 @@ def test_a_changed_file_is_rejected(tiny_model, tmp_path):
     ({"east": {"data": "no-*.jsonl"}}, ["client 1 (east)", "no-*.jsonl", "matches no file"]),
     ({"south": {"data": "empty.jsonl"}}, ["client 2 (south)", "empty.jsonl", "no rows"]),
     ({"south": {"data": "bad.jsonl"}}, ["client 2 (south)", "bad.jsonl:2"]),
-    ({"east": {"name": "north"}}, ["named \"north\"", "[0]"]),
+    ({"east": {"name": "north"}}, ["the name \"north\"", "[0]"]),
     ({"east": {"budget": 1.5}}, ["client[1].budget of \"east\"", "1.5"]),
     ({"east": {"budget": 0.01}}, ["client 1 (east)", "0.01"]),
     ({"east": {"data": [], "test": []}}, ["client 1 (east)", "no `data`"]),

@@ -90,6 +90,8 @@ struct AllowedKey {
   PublicKey key;
   std::string name;
   std::string replaces{};  ///< fingerprint of the key whose client this key takes over; empty: of none
+
+  bool operator==(const AllowedKey&) const = default;
 };
 /// Reads a list of OpenSSH public keys, one per line. The comment of a line is the node's name, without kReplaces;
 /// without a comment, the name is the fingerprint. Blank lines and lines that begin with # are ignored. \throws kConfig

@@ -71,16 +71,19 @@ struct Coordinator::Parts {
 
   void watch_list(const std::stop_token& stop) {
     AllowListWatch watch(options.allow_file);
-    bool was_read = false;  // the first list is mostly the one that the server began with
+    auto in_force = options.allowed;
     std::unique_lock lock(watch_mutex);
     while (!watch_stopped.wait_for(lock, stop, kBetweenLooks, [] { return false; }) && !stop.stop_requested())
-      if (const auto keys = watch.look()) allow(*keys, std::exchange(was_read, true));
+      if (auto keys = watch.look(); keys && *keys != in_force) {
+        allow(*keys);
+        in_force = std::move(*keys);
+      }
   }
 
   /// Ends the open messages of nodes whose keys are not in the new list.
-  void allow(const std::vector<AllowedKey>& keys, bool again) {
+  void allow(const std::vector<AllowedKey>& keys) {
     const auto removed = registry.allow(keys);
-    if (again) log::info("[serve] ", options.allow_file.string(), " was read again: ", keys.size(), " keys may join");
+    log::info("[serve] ", options.allow_file.string(), " was read again: ", keys.size(), " keys may join");
     for (const uint64_t node : removed) {
       log::warning("[serve] node ", shown(registry.name(node)), ": its key was removed from ",
                    options.allow_file.string());
