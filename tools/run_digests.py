@@ -198,6 +198,7 @@ def main():
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--compare", type=pathlib.Path)
     parser.add_argument("--only", default="", help="names of runs that begin with this")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of every run, as model.engine='aten'")
     arguments = parser.parse_args()
     found, failed = {}, 0
     with tempfile.TemporaryDirectory() as folder:
@@ -206,7 +207,7 @@ def main():
         for name, changes in cases(runner.folder / "model"):
             if name.startswith(arguments.only):
                 try:
-                    found[name] = runner.run(name, changes)
+                    found[name] = runner.run(name, [*changes, *arguments.set])
                 except (RuntimeError, OSError, StopIteration, subprocess.TimeoutExpired) as error:
                     print(f"{name}: {error}")
                     failed += 1
