@@ -46,7 +46,7 @@ std::unique_ptr<fed::RunAtBudget> run_at_budget(const SourceOptions& options) {
 /// Chooses the arithmetic like a run with compute_dtype = "auto" (fed/config/experiment_config.h).
 nn::Compute compute_of(const models::BaseStorage& storage) {
   const bool wide = storage.dtype == models::BaseDtype::kFloat32 || storage.dtype == models::BaseDtype::kFloat64;
-  const bool rounds = storage.engine == nn::Engine::kAten && !wide;
+  const bool rounds = storage.engine == nn::EngineKind::kAten && !wide;
   return {.engine = storage.engine, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
 }
 
@@ -73,7 +73,7 @@ void add_device_flag(CLI::App& command, std::string& name) {
 models::BaseStorage storage_on(const std::string& device, models::BaseDtype dtype) {
   models::BaseStorage storage(dtype);
   storage.device = find_device(device.empty() ? "cpu" : device, "--device");
-  storage.engine = storage.device.is_cpu() ? nn::Engine::kKernels : nn::Engine::kAten;
+  storage.engine = storage.device.is_cpu() ? nn::EngineKind::kKernels : nn::EngineKind::kAten;
   settle_device(storage.device);
   return storage;
 }

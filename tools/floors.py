@@ -21,7 +21,8 @@ FLOORS = {"base": 0, "jinja": 1, "lora": 1, "tokenizer": 2, "data": 3, "nn": 4, 
           "fed": 7, "cluster": 8, "flower": 8, "records": 8, "comparison": 9, "report": 10, "study": 11, "apps": 12}
 SUB_ROOMS = {
     "base": ("plain", "system", "format", "unicode", "random"),
-    "nn": ("compute", "kernels/primitives", "kernels/matmul", "kernels/layers", "dense", "attention", "moe"),
+    "nn": ("compute", "kernels/primitives", "kernels/matmul", "kernels/layers", "dense", "attention", "moe",
+           "engine", "kernels_engine", "aten_engine", "engines"),
     "fed": ("config", "exchange", "store", "round", "run"),
     "flower": ("format", "http", "server", "node", "federation"),
     "study": ("definition", "running", "paper"),

@@ -198,11 +198,11 @@ OrderedJson tasks_on_device(const Job& job, const models::CausalLm& model, const
 void run_on_device(Job job, c10::Device device) {
   settle_device(device);
   models::BaseStorage storage;
-  storage.engine = nn::Engine::kAten;
+  storage.engine = nn::EngineKind::kAten;
   storage.device = device;
   const auto model = models::load_model(job.model, storage);
   models::ForwardOptions forward;
-  forward.compute = {.engine = nn::Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
+  forward.compute = {.engine = nn::EngineKind::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
   const bool one_batch = !job.runs.empty();
   if (!one_batch) job.runs.push_back(concat(job.batch, "x", job.top_k));
   const auto prompts = job.tasks.empty() ? read_prompts(job) : std::vector<scoring::TokenIds>{};

@@ -141,7 +141,7 @@ void restart_peak(c10::Device device) {
 
 nn::Compute compute_of(const Job& job, c10::Device device) {
   if (job.engine != "aten" && device.is_cpu()) return {.products = bench::products_by_name(job.products)};
-  return {.engine = nn::Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
+  return {.engine = nn::EngineKind::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
 }
 
 /// Runs `step` job.profile times and returns the time of each operator. All times and counts are sums over the steps.

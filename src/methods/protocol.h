@@ -157,7 +157,7 @@ struct StepView {
   double lr = 0;
   Metrics& metrics;
   /// kAten: tensors may be on a GPU, and the method should not synchronise with it.
-  nn::Engine engine = nn::Engine::kKernels;
+  nn::EngineKind engine = nn::EngineKind::kKernels;
 };
 
 }  // namespace evenkeel::methods

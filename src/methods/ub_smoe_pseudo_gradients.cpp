@@ -87,8 +87,8 @@ at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor>
   return norm_E;
 }
 
-at::Tensor expert_norms(nn::Engine engine, std::span<const at::Tensor> tensors) {
-  return engine == nn::Engine::kAten ? expert_norm_by_operators(tensors) : expert_norm_E(tensors);
+at::Tensor expert_norms(nn::EngineKind engine, std::span<const at::Tensor> tensors) {
+  return engine == nn::EngineKind::kAten ? expert_norm_by_operators(tensors) : expert_norm_E(tensors);
 }
 
 }  // namespace
@@ -179,7 +179,7 @@ void PseudoGradients::edit_gradients(const StepView& step) const {
   };
   inject(step, gradient, 1.0);
   if (options_.pg_clip_mode != PgClipMode::kGlobalNorm) return;
-  if (step.engine == nn::Engine::kAten)
+  if (step.engine == nn::EngineKind::kAten)
     clip_by_operators(step, options_.pg_clip);
   else
     step.metrics.add("pg_clipped", clip_whole_gradient(step.setup, options_.pg_clip) ? 1 : 0);
@@ -195,7 +195,7 @@ void PseudoGradients::edit_parameters(const StepView& step) const {
 /// Engine kernels processes one expert after the other in one pass, and skips experts that are not idle.
 void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
-  const bool by_operators = step.engine == nn::Engine::kAten;
+  const bool by_operators = step.engine == nn::EngineKind::kAten;
   std::vector<at::Tensor> shares, norms, clipped;
   for (const auto& [layer, stats] : step.micro_batches.front()) {
     const auto tensors = expert_tensors(step, layer);
@@ -229,7 +229,7 @@ Injection PseudoGradients::injection_of(const StepView& step, const std::string&
   const auto mode = options_.pg_clip_mode;
   const bool per_expert = mode == PgClipMode::kRelative || mode == PgClipMode::kPerExpertNorm;
   auto& norm_E = step.setup.notes[pseudo_grad_norm_of(layer)];
-  if (!norm_E.defined() && (per_expert || step.engine == nn::Engine::kAten))
+  if (!norm_E.defined() && (per_expert || step.engine == nn::EngineKind::kAten))
     norm_E = expert_norms(step.engine, tensors.pseudo_grad);
   if (mode == PgClipMode::kElementwise) {
     injection.bound = options_.pg_clip;

@@ -85,7 +85,7 @@ struct Client {
   LocalSetup setup;
   std::vector<nn::RoutingByLayer> micro_batches;
   Metrics metrics;
-  nn::Engine engine = nn::Engine::kKernels;
+  nn::EngineKind engine = nn::EngineKind::kKernels;
 };
 
 /// Returns a state in which all pseudo-gradients are `value`.
@@ -330,7 +330,7 @@ struct Edited {
   std::map<std::string, double> metrics;
 };
 
-Edited edited(const std::string& toml, nn::Engine engine, const std::vector<nn::RoutingByLayer>& micro_batches) {
+Edited edited(const std::string& toml, nn::EngineKind engine, const std::vector<nn::RoutingByLayer>& micro_batches) {
   const auto ub = method(toml);
   const auto round = round_of({1, 2});
   auto state = state_with(*ub, 0);
@@ -365,8 +365,8 @@ TEST(UbSmoeClient, EnginesGiveTheSameEdits) {
           if (clip == "global_norm" && apply == "decoupled_sgd") continue;
           const auto toml = concat("pg_clip = 0.8\npg_clip_mode = \"", clip, "\"\npg_apply = \"", apply,
                                    "\"\npg_activity = \"", activity, "\"");
-          const auto kernels = edited(toml, nn::Engine::kKernels, micro_batches);
-          const auto operators = edited(toml, nn::Engine::kAten, micro_batches);
+          const auto kernels = edited(toml, nn::EngineKind::kKernels, micro_batches);
+          const auto operators = edited(toml, nn::EngineKind::kAten, micro_batches);
           for (size_t i = 0; i < kernels.tensors.size(); ++i)
             EXPECT_TRUE(operators.tensors[i].allclose(kernels.tensors[i], 1e-5, 1e-6)) << toml << " tensor " << i;
           ASSERT_EQ(kernels.metrics.size(), operators.metrics.size()) << toml;

@@ -3,23 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <numeric>
 #include <vector>
-
-#include "base/plain/error.h"
-#include "nn/attention/aten_attention.h"
-#include "nn/attention/cached_attention.h"
-#include "nn/dense/aten_linear.h"
 
 namespace evenkeel::models {
 namespace {
-
-/// Returns whether the batch contains all cached tokens of its sequences.
-bool begins(const nn::KvCache& cache, std::span<const int64_t> offsets) {
-  for (size_t b = 0; b < cache.sequences.size(); ++b)
-    if (cache.sequences[b].length() != offsets[b + 1] - offsets[b]) return false;
-  return true;
-}
 
 /// Applies a scale of scores other than 1 / sqrt(head width) to the rotary table of the queries, because the kernels
 /// always divide by that root.
@@ -29,44 +16,20 @@ nn::RotaryTable scaled(const nn::RotaryTable& table, const AttentionSpec& spec) 
   return {table.cos * factor, table.sin * factor};
 }
 
-/// Stores the keys and values of the batch in the cache, then computes attention over the cache.
-at::Tensor attended_in_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
-                             int64_t window, double soft_cap, const LayerPass& pass) {
-  if (pass.window) {
-    pass.window->put(layer, k, v);
-    return pass.window->attend(layer, q, pass.queries_N.defined(), window, soft_cap);
-  }
-  const std::span<const int64_t> offsets = pass.batch.offsets;
-  const auto& cache = *pass.options.cache;
-  nn::store_keys(k.contiguous(), v.contiguous(), offsets, cache, layer);
-  if (!pass.queries_N.defined() && begins(cache, offsets))
-    return nn::packed_attention(q, k, v, offsets, {.window = window, .soft_cap = soft_cap});
-  if (!pass.queries_N.defined()) return nn::cached_attention(q, offsets, cache, layer, window, soft_cap);
-  std::vector<int64_t> one_each(offsets.size());
-  std::iota(one_each.begin(), one_each.end(), 0);
-  return nn::cached_attention(q, one_each, cache, layer, window, soft_cap);
-}
-
 /// Applies the steps of queries or keys whose heads are rotated in part.
 at::Tensor rotated_in_part(const at::Tensor& x, const nn::HeadSteps& steps, int64_t width, const LayerPass& pass) {
-  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
   auto before = steps;
   before.rotary = {};
-  const auto y = stepped(x, before);
-  const auto first = stepped(y.narrow(2, 0, width), {.rotary = steps.rotary});
+  const auto y = pass.engine.apply_steps(x, before);
+  const auto first = pass.engine.apply_steps(y.narrow(2, 0, width), {.rotary = steps.rotary});
   return at::cat({first, y.narrow(2, width, y.size(2) - width)}, 2);
 }
 
 }  // namespace
 
-at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
-                    const nn::AttentionSteps& steps, const LayerPass& pass) {
-  const bool cached = pass.options.cache != nullptr;
-  if (!cached && pass.layout) return nn::aten::packed_attention(q, k, v, *pass.layout, steps);
-  if (!cached) return nn::packed_attention(q, k, v, pass.batch.offsets, steps, pass.batch.rows_T);
-  const auto stepped = pass.layout ? nn::aten::apply_steps : nn::apply_steps;
-  return attended_in_cache(stepped(q, steps.q), stepped(k, steps.k), stepped(v, steps.v), layer, steps.window,
-                           steps.soft_cap, pass);
+at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const nn::AttentionSteps& steps,
+                    const LayerPass& pass) {
+  return pass.engine.attention(q, k, v, static_cast<int64_t>(pass.layer), steps, pass.queries_N.defined());
 }
 
 AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, const NormSpec& norm,
@@ -126,11 +89,9 @@ std::vector<at::Tensor> AttentionLeaf::projected(const at::Tensor& in_RD, const 
   return {q_(pass.select_query_rows(in_RD), pass), k_(in_RD, pass), v_(in_RD, pass)};
 }
 
-at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const {
-  const auto& options = pass.options;
+at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass) const {
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
-  // The products inside the block share one conversion of the input.
-  const auto in_RD = pass.layout ? x_RD.to(nn::aten::inner_type(x_RD, options.compute)) : x_RD;
+  const auto in_RD = pass.engine.block_input(x_RD);  // one conversion for all products of the block
   const auto parts = projected(in_RD, pass);
   auto q = heads(parts[0]), k = heads(parts[1]);
   const auto v = heads(parts[2]);
@@ -140,7 +101,7 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const
     k = rotated_in_part(k, before.k, spec_.rotary_width, pass);
     before.q = before.k = {};
   }
-  return o_(attended(q, k, v, static_cast<int64_t>(layer), before, pass), pass);
+  return o_(attended(q, k, v, before, pass), pass);
 }
 
 }  // namespace evenkeel::models

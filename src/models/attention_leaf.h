@@ -41,10 +41,9 @@ struct AttentionSpec {
 };
 
 /// Computes causal attention of a batch, with the cache of `pass` or without. \param q  [R, H, P], or [N, H, P] if
-/// pass.queries_N is defined \param k, v  [R, G, P] \param layer  index in the cache \param steps  applied first
-/// \return [R, H P] or [N, H P]
-at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
-                    const nn::AttentionSteps& steps, const LayerPass& pass);
+/// pass.queries_N is defined \param k, v  [R, G, P] \param steps  applied first \return [R, H P] or [N, H P]
+at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const nn::AttentionSteps& steps,
+                    const LayerPass& pass);
 
 /// An attention block of one layer.
 class AttentionLeaf {
@@ -54,9 +53,8 @@ class AttentionLeaf {
   /// \param norm      kind and epsilon of the QK-norm
   AttentionLeaf(const AttentionSpec& spec, const std::string& module, const NormSpec& norm, ModelBuilder& model);
   /// Computes the block's output.
-  /// \param layer  index of the block's layer in the cache
   /// \return [R, D], or [N, D] if pass.queries_N is defined
-  at::Tensor operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const;
+  at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
 
  private:
   nn::AttentionSteps steps(const LayerPass& pass) const;

@@ -3,11 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
 #include "base/plain/error.h"
-#include "nn/dense/aten_rows.h"
+#include "nn/engines/engine_of.h"
 
 namespace evenkeel::models {
 namespace {
@@ -23,37 +24,36 @@ std::vector<std::string_view> names_of(std::string_view target, const std::set<s
   return {target};
 }
 
-/// Selects rows of a batch's hidden states.
-at::Tensor rows_of(const at::Tensor& hidden_RD, const at::Tensor& rows_N, const ForwardOptions& options) {
-  if (options.compute.engine != nn::Engine::kAten) return hidden_RD.index_select(0, rows_N);
-  nn::aten::IndexUpload upload;
-  const nn::aten::RowIndexUpload rows(nn::aten::numbers(rows_N), hidden_RD.size(0), upload);
-  upload.send(hidden_RD.device());
-  return nn::aten::gather_rows(hidden_RD, rows.sent(upload));
-}
-
 }  // namespace
 
 at::Tensor CausalLm::logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const {
-  return nn::logits(hidden_ND, head(), options.compute, spec().logits_cap);
+  return nn::engine_of(options.compute).logits(hidden_ND, head(), options.compute, spec().logits_cap);
 }
 
 at::Tensor CausalLm::target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& targets_N,
                                      const ForwardOptions& options) const {
-  return nn::target_logprobs(hidden_ND, head(), targets_N, options.compute, spec().logits_cap);
+  return nn::engine_of(options.compute)
+      .target_logprobs(hidden_ND, head(), targets_N, options.compute, spec().logits_cap);
 }
 
 nn::LossSum CausalLm::loss(const data::PackedBatch& batch, const ForwardOptions& options) const {
-  return nn::cross_entropy(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets,
-                           options.compute, spec().logits_cap);
+  const std::array counts{batch.targets.size(0)};
+  return losses_of(batch, counts, options).front();
 }
 
 std::vector<nn::LossSum> CausalLm::losses(const data::PackedBatch& batch, const ForwardOptions& options) const {
   std::vector<int64_t> counts;
   int64_t before = 0;
   for (const auto& end : batch.micro_batch_ends()) counts.push_back(end.targets - std::exchange(before, end.targets));
-  return nn::cross_entropies(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets, counts,
-                             options.compute, spec().logits_cap);
+  return losses_of(batch, counts, options);
+}
+
+/// Returns the summed losses of consecutive groups of targets.
+std::vector<nn::LossSum> CausalLm::losses_of(const data::PackedBatch& batch, std::span<const int64_t> counts,
+                                             const ForwardOptions& options) const {
+  const auto& engine = nn::engine_of(options.compute);
+  return engine.cross_entropies(engine.rows(hidden(batch, options), batch.target_rows), head(), batch.targets, counts,
+                                options.compute, spec().logits_cap);
 }
 
 lora::Sites CausalLm::sites(std::span<const std::string> targets) const {

@@ -22,6 +22,7 @@
 #include "nn/attention/kv_cache.h"
 #include "nn/compute/compute.h"
 #include "nn/dense/loss.h"
+#include "nn/engine/pass.h"
 #include "nn/moe/routing.h"
 
 namespace evenkeel::models {
@@ -76,8 +77,6 @@ struct ModelSpec {
   TokenWork work{};
 };
 
-struct PassFactors;  // models/leaf.h
-
 /// Holds the options of one forward call. The call borrows everything that the pointers and spans refer to.
 struct ForwardOptions {
   /// Factors by site; null: no adapter. Every site must exist in the model.
@@ -91,7 +90,7 @@ struct ForwardOptions {
   /// Output: the routing of each micro-batch, one entry per micro-batch of the batch; empty: not recorded.
   std::span<nn::RoutingByLayer> routing{};
   /// The factors as CausalLm::prepared() converts them; null: each pass converts its own.
-  std::shared_ptr<const PassFactors> factors{};
+  std::shared_ptr<const nn::PreparedFactors> factors{};
 };
 
 /// A causal language model.
@@ -108,8 +107,8 @@ class CausalLm {
   /// \throws kData when a token id or a position is out of range; kConfig when an adapter names an unknown site; kShape
   /// when ids and positions disagree in size; kInternal when options.cache or options.routing does not fit the batch
   virtual at::Tensor hidden(const data::PackedBatch& batch, const ForwardOptions& options) const = 0;
-  /// Returns options for several passes without gradients over the same factors. Engine aten converts the factors once
-  /// for all of them. The result is valid while their values do not change.
+  /// Returns options for several passes without gradients over the same factors. An engine that converts factors does
+  /// so once for all of them. The result is valid while their values do not change.
   virtual ForwardOptions prepared(ForwardOptions options) const { return options; }
   /// Returns the head matrix [V, D], which is the embedding when the two are tied.
   virtual const nn::FrozenWeight& head() const = 0;
@@ -145,6 +144,10 @@ class CausalLm {
 
   /// Returns the text of config.json, unchanged.
   virtual const std::string& config_json() const = 0;
+
+ private:
+  std::vector<nn::LossSum> losses_of(const data::PackedBatch& batch, std::span<const int64_t> counts,
+                                     const ForwardOptions& options) const;
 };
 
 /// Selects the number type in which the base is stored. kCheckpoint keeps the type of each tensor in the file and maps
@@ -174,7 +177,7 @@ struct BaseStorage {
   BaseFormat format = BaseFormat::kStored;
   std::filesystem::path cache{};  ///< kInt8: folder for the quantised file (models/quantized_base.h); empty: in memory
   /// kAten: the experts of a layer share one tensor, and `format` must be kStored.
-  nn::Engine engine = nn::Engine::kKernels;
+  nn::EngineKind engine = nn::EngineKind::kKernels;
   c10::Device device = c10::kCPU;  ///< device of the weights; a device other than the CPU needs kAten
 };
 

@@ -171,7 +171,7 @@ class PlacedSource final : public TensorSource {
   }
   bool has(const std::string& name) const override { return from_->has(name); }
   void leave(std::string_view prefix) override { from_->leave(prefix); }
-  nn::Engine engine() const override { return nn::Engine::kAten; }
+  nn::EngineKind engine() const override { return nn::EngineKind::kAten; }
   void finish() override { from_->finish(); }
 
  private:
@@ -235,7 +235,7 @@ class ShapeSource final : public TensorSource {
   }
   bool has(const std::string&) const override { return false; }
   void leave(std::string_view) override {}
-  nn::Engine engine() const override { return engine_; }
+  nn::EngineKind engine() const override { return engine_; }
   void finish() override {}
 
  private:
@@ -244,7 +244,7 @@ class ShapeSource final : public TensorSource {
 
   at::TensorOptions options_;
   BaseFormat format_;
-  nn::Engine engine_;
+  nn::EngineKind engine_;
   std::string origin_;
   int64_t taken_ = 0;
   double bytes_ = 0;
@@ -405,12 +405,12 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {
 
 std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseStorage& storage,
                                             const lora::Sites& sites) {
-  EK_CHECK(storage.engine == nn::Engine::kAten || storage.device.is_cpu(), kConfig, "engine kernels on ",
+  EK_CHECK(storage.engine == nn::EngineKind::kAten || storage.device.is_cpu(), kConfig, "engine kernels on ",
            storage.device.str(), ", allowed: cpu");
-  EK_CHECK(storage.engine == nn::Engine::kKernels || storage.format == BaseFormat::kStored, kConfig,
+  EK_CHECK(storage.engine == nn::EngineKind::kKernels || storage.format == BaseFormat::kStored, kConfig,
            "engine aten with a base in int8, supported: stored");
   auto source = std::make_unique<FolderSource>(folder, storage.dtype, sites);
-  if (storage.engine == nn::Engine::kAten) return placed_source(std::move(source), storage.device);
+  if (storage.engine == nn::EngineKind::kAten) return placed_source(std::move(source), storage.device);
   if (storage.format == BaseFormat::kStored) return source;
   const OpenStored open = [folder](const lora::Sites& of_model) {
     return std::make_unique<FolderSource>(folder, BaseStorage().dtype, of_model);

@@ -10,7 +10,8 @@
 #include "models/end_tokens.h"
 #include "models/rope_config.h"
 #include "models/unread_keys.h"
-#include "nn/dense/aten_linear.h"
+#include "nn/dense/index.h"
+#include "nn/engines/engine_of.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
 namespace evenkeel::models {
@@ -83,9 +84,9 @@ class Decoder final : public CausalLm {
   void add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& model);
   void take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source);
   at::ScalarType activations() const { return embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-  std::shared_ptr<const PassFactors> pass_factors(const ForwardOptions& options) const;
-  nn::aten::SlotNumbers slot_numbers(int64_t rows, const ForwardOptions& options) const;
-  std::vector<nn::RotaryTable> rotary_tables(const at::Tensor& positions_R) const;
+  std::shared_ptr<const nn::PreparedFactors> factors(const ForwardOptions& options) const;
+  std::unique_ptr<nn::Pass> begin(const data::PackedBatch& batch, const ForwardOptions& options) const;
+  at::Tensor layer_output(size_t index, const at::Tensor& x_RD, const LayerPass& pass) const;
   void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
   void check_adapters(const lora::AdapterState& adapters) const;
 
@@ -177,11 +178,11 @@ void Decoder::check_batch(const data::PackedBatch& batch, const ForwardOptions& 
                batch.positions.sizes() == batch.ids.sizes(),
            kShape, "a batch of ", batch.tokens(), " tokens has ids of ", batch.ids.sizes(), " and positions of ",
            batch.positions.sizes());
-  const auto ids = nn::aten::numbers(batch.ids);
+  const auto ids = nn::numbers(batch.ids);
   const auto [least, most] = std::minmax_element(ids.begin(), ids.end());
   EK_CHECK(*least >= 0 && *most < spec().vocab_size, kData, "token ids run from ", *least, " to ", *most,
            ", the model's vocabulary has ", spec().vocab_size, " entries");
-  const auto positions = nn::aten::numbers(batch.positions);
+  const auto positions = nn::numbers(batch.positions);
   const int64_t last = *std::max_element(positions.begin(), positions.end());
   EK_CHECK(last < spec().max_positions, kData, "a sequence of ", last + 1, " tokens is longer than the model's ",
            spec().max_positions, " positions");
@@ -201,90 +202,77 @@ void Decoder::check_adapters(const lora::AdapterState& adapters) const {
     EK_CHECK(built_.sites.contains(name), kConfig, "an adapter names ", name, ", which the model does not have");
 }
 
-/// Returns the factors of all layers for engine aten: those that prepared() has converted, or converts them.
-std::shared_ptr<const PassFactors> Decoder::pass_factors(const ForwardOptions& options) const {
+/// Returns the factors of all layers as the engine computes with them: those that prepared() has converted, if any.
+std::shared_ptr<const nn::PreparedFactors> Decoder::factors(const ForwardOptions& options) const {
   if (options.factors) return options.factors;
-  const auto type = options.compute.inner == at::kFloat ? activations() : options.compute.inner;
-  PassFactors factors{nn::aten::converted_factors(options.adapters, type),
-                      nn::aten::converted_factors(options.base_change, type),
-                      std::vector<nn::aten::LayerFactors>(layers_.size())};
-  for (size_t i = 0; i < layers_.size(); ++i)
-    if (const auto* mixture = std::get_if<MixtureLeaf>(&layers_[i].feed_forward))
-      factors.experts[i] = mixture->factors_for_aten(options);
-  if (!spec().moe_layers.empty()) nn::aten::pack_layers(factors.experts, type);
-  return std::make_shared<const PassFactors>(std::move(factors));
-}
-
-/// Returns the numbers of the slots of a batch of `rows` rows; empty without experts.
-nn::aten::SlotNumbers Decoder::slot_numbers(int64_t rows, const ForwardOptions& options) const {
-  if (spec().moe_layers.empty()) return {};
-  const int64_t top_k =
-      std::clamp<int64_t>(options.router.top_k > 0 ? options.router.top_k : spec().top_k, 1, spec().num_experts);
-  return nn::aten::SlotNumbers::of(rows, top_k, spec().num_experts, device());
-}
-
-std::vector<nn::RotaryTable> Decoder::rotary_tables(const at::Tensor& positions_R) const {
-  std::vector<nn::RotaryTable> tables;
-  for (const auto& rope : ropes_) tables.push_back(nn::rotary_table(positions_R, rotary_width_, rope));
-  return tables;
+  const auto experts = [&](size_t i) -> std::optional<nn::ExpertLayer> {
+    const auto* mixture = std::get_if<MixtureLeaf>(&layers_[i].feed_forward);
+    return mixture ? std::optional(mixture->expert_layer(options)) : std::nullopt;
+  };
+  return nn::engine_of(options.compute)
+      .prepare({.adapters = options.adapters,
+                .base_change = options.base_change,
+                .layers = layers_.size(),
+                .experts = experts,
+                .has_experts = !spec().moe_layers.empty(),
+                .activations = activations()},
+               options.compute);
 }
 
 ForwardOptions Decoder::prepared(ForwardOptions options) const {
-  if (options.compute.engine == nn::Engine::kAten) options.factors = pass_factors(options);
+  options.factors = factors(options);
   return options;
 }
 
-/// Returns the row of each sequence's last token, [B].
-at::Tensor last_rows(const data::PackedBatch& batch) {
-  std::vector<int64_t> rows;
-  for (size_t b = 1; b < batch.offsets.size(); ++b) rows.push_back(batch.offsets[b] - 1);
-  return at::tensor(rows, at::kLong);
+std::unique_ptr<nn::Pass> Decoder::begin(const data::PackedBatch& batch, const ForwardOptions& options) const {
+  if (options.cache) options.cache->extend(batch.offsets);
+  return nn::engine_of(options.compute)
+      .begin({.batch = batch,
+              .compute = options.compute,
+              .device = device(),
+              .rotary_width = rotary_width_,
+              .ropes = ropes_,
+              .cache = options.cache,
+              .last_only = options.last_only,
+              .experts = spec().moe_layers.empty() ? 0 : spec().num_experts,
+              .top_k = options.router.top_k > 0 ? options.router.top_k : spec().top_k,
+              .factors = factors(options),
+              .routing = options.routing});
 }
 
 /// Applies a norm that the family may lack.
-at::Tensor normed(const std::optional<Norm>& norm, const at::Tensor& x_RD, const ForwardOptions& options) {
-  return norm ? (*norm)(x_RD, options) : x_RD;
+at::Tensor normed(const std::optional<Norm>& norm, const at::Tensor& x_RD, const LayerPass& pass) {
+  return norm ? (*norm)(x_RD, pass.engine) : x_RD;
+}
+
+/// Returns the residual stream after layer `index`.
+at::Tensor Decoder::layer_output(size_t index, const at::Tensor& x_RD, const LayerPass& pass) const {
+  const auto& layer = layers_[index];
+  const auto through = [&](const auto& block, const at::Tensor& in_RD) {
+    return std::visit([&](const auto& leaf) { return leaf(in_RD, pass); }, block);
+  };
+  const auto attended_RD = through(layer.attention, normed(layer.input_norm, x_RD, pass));
+  const auto sum_RD =
+      pass.select_query_rows(x_RD) + times(normed(layer.attention_output_norm, attended_RD, pass), scales_.residual);
+  const auto y_RD = through(layer.feed_forward, normed(layer.feed_forward_norm, sum_RD, pass));
+  return sum_RD + times(normed(layer.feed_forward_output_norm, y_RD, pass), scales_.residual);
 }
 
 at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions& options) const {
   check_batch(batch, options);
-  if (options.cache) options.cache->extend(batch.offsets);
-  std::optional<nn::aten::Layout> layout;
-  if (options.compute.engine == nn::Engine::kAten)
-    layout = nn::aten::Layout::of(batch, rotary_width_, ropes_, device());
-  std::optional<nn::aten::CacheWindow> window;
-  if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
-  const auto& ids = layout ? layout->ids_R : batch.ids;
-  const auto rotary = layout ? layout->rotary : rotary_tables(batch.positions);
-  const auto last = options.last_only ? last_rows(batch).to(device()) : at::Tensor();  // before the layers: it waits
-  std::vector<LayerChoices> choices;
-  const auto factors = layout ? pass_factors(options) : nullptr;
-  const auto numbers = layout ? slot_numbers(ids.size(0), options) : nn::aten::SlotNumbers();
-  auto x_RD = times(at::embedding(embedding_, ids).to(activations()), scales_.embedding);
+  const auto pass = begin(batch, options);
+  auto x_RD = times(at::embedding(embedding_, pass->ids_R()).to(activations()), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    const auto& layer = layers_[i];
     const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer reads the other rows
-    const LayerPass pass{batch,
-                         rotary[local_.empty() || !local_[i] ? 0 : 1],
-                         options,
-                         layout ? &*layout : nullptr,
-                         window ? &*window : nullptr,
-                         factors.get(),
-                         factors ? &factors->experts[i] : nullptr,
-                         numbers,
-                         &choices,
-                         only_last ? last : at::Tensor()};
-    const auto normed_RD = normed(layer.input_norm, x_RD, options);
-    const auto attended_RD = std::visit([&](const auto& block) { return block(normed_RD, i, pass); }, layer.attention);
-    x_RD = pass.select_query_rows(x_RD) +
-           times(normed(layer.attention_output_norm, attended_RD, options), scales_.residual);
-    const auto in_RD = normed(layer.feed_forward_norm, x_RD, options);
-    const auto y_RD = std::visit([&](const auto& block) { return block(in_RD, pass); }, layer.feed_forward);
-    x_RD = x_RD + times(normed(layer.feed_forward_output_norm, y_RD, options), scales_.residual);
+    x_RD = layer_output(i, x_RD,
+                        {.engine = *pass,
+                         .options = options,
+                         .rotary = pass->rotary(local_.empty() || !local_[i] ? 0 : 1),
+                         .layer = i,
+                         .queries_N = only_last ? pass->last_rows_B() : at::Tensor()});
   }
-  if (window) window->write_back();
-  if (layout) count_choices(choices, spec().num_experts, batch, *layout, options.routing);
-  return times(final_norm_(x_RD, options), scales_.hidden);
+  pass->end();
+  return times(final_norm_(x_RD, *pass), scales_.hidden);
 }
 
 void read_positions(const ModelConfig& config, const DecoderDefaults& defaults, DecoderSpec& spec) {

@@ -137,7 +137,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
 
 std::unique_ptr<CausalLm> aten_model(std::string_view family, BaseDtype type, const Json& more) {
   BaseStorage storage(type);
-  storage.engine = nn::Engine::kAten;
+  storage.engine = nn::EngineKind::kAten;
   storage.device = testing::test_device();
   return testing::make_model(family, storage, more);
 }
@@ -147,8 +147,8 @@ void expect_same(std::string_view family, const Asked& asked, const Arithmetic& 
                  const Json& more, bool each = true) {
   const auto ours_model = aten_model(family, arithmetic.storage, more);
   const auto theirs_model = testing::make_model(family, arithmetic.storage, more);
-  const auto ours =
-      outcome_of(*ours_model, asked, {.engine = nn::Engine::kAten, .inner = arithmetic.inner}, arithmetic.activations);
+  const auto ours = outcome_of(*ours_model, asked, {.engine = nn::EngineKind::kAten, .inner = arithmetic.inner},
+                               arithmetic.activations);
   const auto theirs = outcome_of(*theirs_model, asked, {}, arithmetic.activations);
   EXPECT_LT(testing::apart_by_norm(joined(ours.losses), joined(theirs.losses)), tolerance);
   ASSERT_EQ(ours.counts.size(), theirs.counts.size());
@@ -270,14 +270,14 @@ TEST_P(Engines, HoldTheSameWeightsUnderTheSameNames) {
 TEST_P(Engines, PredictAlikeWithoutGradients) {
   const auto ours = aten_model(GetParam(), BaseDtype::kFloat32, kAligned);
   const auto theirs = testing::make_model(GetParam(), BaseDtype::kFloat32, kAligned);
-  const nn::Compute aten{.engine = nn::Engine::kAten};
+  const nn::Compute aten{.engine = nn::EngineKind::kAten};
   const auto batch = data::pack(alike_or_not());
   const auto hidden = ours->hidden(batch, {.compute = aten}), expected = theirs->hidden(batch, {});
   EXPECT_LT(testing::apart_by_norm(hidden, expected), 1e-5);
   EXPECT_LT(testing::apart_by_norm(ours->logits(hidden, {.compute = aten}), theirs->logits(expected, {})), 1e-5);
   const auto rows = [&](const at::Tensor& x) { return x.index_select(0, batch.target_rows.to(x.device())); };
-  EXPECT_LT(testing::apart_by_norm(nn::target_logprobs(rows(hidden), ours->head(), batch.targets, aten),
-                                   nn::target_logprobs(rows(expected), theirs->head(), batch.targets)),
+  EXPECT_LT(testing::apart_by_norm(ours->target_logprobs(rows(hidden), batch.targets, {.compute = aten}),
+                                   theirs->target_logprobs(rows(expected), batch.targets, {})),
             1e-5);
 }
 
@@ -301,8 +301,9 @@ void expect_cached_as_whole(std::string_view family, const Arithmetic& arithmeti
   const auto model = aten_model(family, arithmetic.storage, more);
   auto cache =
       room_for(*model, arithmetic.inner == at::kBFloat16 ? arithmetic.inner : arithmetic.activations, sequences);
-  ForwardOptions options{
-      .router = {.top_k = top_k}, .compute = {.engine = nn::Engine::kAten, .inner = arithmetic.inner}, .cache = &cache};
+  ForwardOptions options{.router = {.top_k = top_k},
+                         .compute = {.engine = nn::EngineKind::kAten, .inner = arithmetic.inner},
+                         .cache = &cache};
   std::vector<std::vector<int64_t>> first;
   for (const auto& sequence : sequences) first.emplace_back(sequence.begin(), sequence.begin() + 1);
   const auto begun = model->hidden(data::pack_ids(first), options);
@@ -390,7 +391,7 @@ TEST_P(Engines, NothingInAStepOfAtenWaitsForTheDevice) {
     const auto losses = model->losses(batch, {.adapters = &leaves.adapters,
                                               .base_change = &leaves.change,
                                               .router = leaves.router,
-                                              .compute = {.engine = nn::Engine::kAten, .inner = at::kBFloat16},
+                                              .compute = {.engine = nn::EngineKind::kAten, .inner = at::kBFloat16},
                                               .routing = routing});
     auto total = losses[0].sum;
     for (size_t i = 1; i < losses.size(); ++i) total = total + losses[i].sum;

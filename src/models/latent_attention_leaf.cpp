@@ -4,9 +4,6 @@
 
 #include <cmath>
 
-#include "nn/attention/aten_attention.h"
-#include "nn/dense/aten_linear.h"
-
 namespace evenkeel::models {
 namespace {
 
@@ -62,23 +59,22 @@ void LatentAttentionLeaf::take_queries(const std::string& module, ModelBuilder& 
 }
 
 at::Tensor LatentAttentionLeaf::queries(const at::Tensor& x_RD, const LayerPass& pass) const {
-  const auto q = q_ ? (*q_)(x_RD, pass) : (*q_wide_)((*q_norm_)((*q_narrow_)(x_RD, pass), pass.options), pass);
+  const auto q = q_ ? (*q_)(x_RD, pass) : (*q_wide_)((*q_norm_)((*q_narrow_)(x_RD, pass), pass.engine), pass);
   return q.view({q.size(0), spec_.heads, -1});
 }
 
 at::Tensor LatentAttentionLeaf::rotated(const at::Tensor& x_RHP, const nn::RotaryTable& table,
                                         const LayerPass& pass) const {
   const auto apart = spec_.adjacent_pairs ? pairs_apart(x_RHP) : x_RHP;
-  return pass.layout ? nn::aten::apply_rotary(apart, table) : nn::apply_rotary(apart, table);
+  return pass.engine.apply_steps(apart, {.rotary = table});
 }
 
-at::Tensor LatentAttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const {
+at::Tensor LatentAttentionLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass) const {
   const int64_t plain = spec_.plain_width, width = spec_.head_width();
-  // The products inside the block share one conversion of the input.
-  const auto in_RD = pass.layout ? x_RD.to(nn::aten::inner_type(x_RD, pass.options.compute)) : x_RD;
+  const auto in_RD = pass.engine.block_input(x_RD);  // one conversion for all products of the block
   const auto q = queries(pass.select_query_rows(in_RD), pass);
   const auto narrow = kv_narrow_(in_RD, pass);
-  const auto wide = kv_wide_(kv_norm_(narrow.narrow(1, 0, spec_.kv_rank).contiguous(), pass.options), pass)
+  const auto wide = kv_wide_(kv_norm_(narrow.narrow(1, 0, spec_.kv_rank).contiguous(), pass.engine), pass)
                         .view({x_RD.size(0), spec_.heads, -1});
   const nn::RotaryTable at_queries{pass.select_query_rows(pass.rotary.cos), pass.select_query_rows(pass.rotary.sin)};
   const auto q_rotary = rotated(q.narrow(2, plain, spec_.rotary_width), at_queries, pass);
@@ -90,8 +86,7 @@ at::Tensor LatentAttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer,
   auto queries_RHP = padded(at::cat({q.narrow(2, 0, plain), q_rotary}, 2), width);
   if (factor != 1) queries_RHP = queries_RHP * factor;
   const auto out = attended(queries_RHP, padded(at::cat({wide.narrow(2, 0, plain), k_rotary}, 2), width),
-                            padded(wide.narrow(2, plain, spec_.value_width), width).contiguous(),
-                            static_cast<int64_t>(layer), {}, pass);
+                            padded(wide.narrow(2, plain, spec_.value_width), width).contiguous(), {}, pass);
   const auto values = out.view({out.size(0), spec_.heads, width}).narrow(2, 0, spec_.value_width);
   return o_(values.reshape({out.size(0), -1}), pass);
 }

@@ -36,9 +36,8 @@ class LatentAttentionLeaf {
   /// Takes the tensors of the block from `model`. \param module  module name, as in "model.layers.3.self_attn"
   LatentAttentionLeaf(const LatentAttentionSpec& spec, const std::string& module, ModelBuilder& model);
   /// Computes the block's output. The rotary table of `pass` has the width of the rotated part.
-  /// \param layer  index of the block's layer in the cache
   /// \return [R, D], or [N, D] if pass.queries_N is defined
-  at::Tensor operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const;
+  at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
 
  private:
   void take_queries(const std::string& module, ModelBuilder& model);

@@ -33,8 +33,7 @@ at::Tensor ModelBuilder::take_float32(const std::string& name, at::IntArrayRef s
 }
 
 at::Tensor ModelBuilder::take_wide(const std::string& name, at::IntArrayRef sizes) {
-  const auto tensor = take(name, sizes);
-  return engine() == nn::Engine::kAten && tensor.scalar_type() != at::kDouble ? tensor.to(at::kFloat) : tensor;
+  return engine().wide_weight(take(name, sizes));
 }
 
 nn::FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArrayRef sizes) {
@@ -96,24 +95,18 @@ FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
 }
 
 at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const LayerPass& pass) const {
-  auto compute = pass.options.compute;
-  if (exact_) compute.inner = at::kFloat;
-  const std::array layers{with_factors(pass)};
-  return with_bias(nn::linears(x_TI, layers, compute).front());
+  return with_bias(pass.engine.linears(x_TI, std::array{with_factors(pass.options)}, exact_).front());
 }
 
-nn::LinearLayer FrozenLinear::with_factors(const LayerPass& pass) const {
-  nn::LinearLayer layer{&weight_, factors_at(pass.options, site_)};
-  if (pass.factors && !exact_)
-    layer.converted = {factors_in(&pass.factors->adapters, site_), factors_in(&pass.factors->change, site_)};
-  return layer;
+nn::LinearLayer FrozenLinear::with_factors(const ForwardOptions& options) const {
+  return {weight_, site_, factors_at(options, site_)};
 }
 
 std::vector<at::Tensor> FrozenLinear::together(std::initializer_list<const FrozenLinear*> layers,
                                                const at::Tensor& x_TI, const LayerPass& pass) {
   std::vector<nn::LinearLayer> calls;
-  for (const auto* layer : layers) calls.push_back(layer->with_factors(pass));
-  auto outputs = nn::linears(x_TI, calls, pass.options.compute);
+  for (const auto* layer : layers) calls.push_back(layer->with_factors(pass.options));
+  auto outputs = pass.engine.linears(x_TI, calls, /*exact=*/false);
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = layers.begin()[i]->with_bias(outputs[i]);
   return outputs;
 }
@@ -135,10 +128,9 @@ Norm::Norm(const NormSpec& spec, const std::string& module, int64_t width, Model
   if (spec.kind != NormKind::kLayerNorm) weight_D_ = model.take_wide(module + ".weight", {width});
 }
 
-at::Tensor Norm::operator()(const at::Tensor& x_RD, const ForwardOptions& options) const {
-  return spec_.kind == NormKind::kLayerNorm
-             ? nn::layer_norm(x_RD, {}, {}, spec_.eps)
-             : nn::rms_norm(x_RD, norm_factors(weight_D_, spec_.kind), spec_.eps, options.compute);
+at::Tensor Norm::operator()(const at::Tensor& x_RD, const nn::Pass& engine) const {
+  return spec_.kind == NormKind::kLayerNorm ? nn::layer_norm(x_RD, {}, {}, spec_.eps)
+                                            : engine.rms_norm(x_RD, norm_factors(weight_D_, spec_.kind), spec_.eps);
 }
 
 Activation read_activation(const ModelConfig& config, std::string_view key, std::string_view otherwise) {

@@ -13,11 +13,7 @@
 
 #include "models/causal_lm.h"
 #include "models/checkpoint.h"
-#include "nn/attention/aten_cached_attention.h"
-#include "nn/attention/aten_layout.h"
-#include "nn/attention/attention.h"
-#include "nn/dense/linear.h"
-#include "nn/moe/aten_experts.h"
+#include "nn/engines/engine_of.h"
 
 namespace evenkeel::models {
 
@@ -40,9 +36,9 @@ class ModelBuilder {
   /// \throws kConfig when the source gives int8 weights
   nn::FrozenWeight take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
                              const std::string& name, at::IntArrayRef sizes);
-  nn::Engine engine() const { return source_.engine(); }
-  /// Takes a tensor that engine aten uses in float32 or wider only. With that engine, the result is converted here.
+  /// Takes the weight of a norm or a router, in the type in which the engine reads it.
   at::Tensor take_wide(const std::string& name, at::IntArrayRef sizes);
+  const nn::Engine& engine() const { return nn::engine_of(source_.engine()); }
   /// Returns the counter of the multiply-adds of frozen linears with this role. It counts one token, and for experts
   /// one selected expert of a token.
   double& work_of(lora::SiteRole role);
@@ -62,30 +58,12 @@ class ModelBuilder {
   TensorSource& source_;
 };
 
-/// The experts that a layer selects in a forward pass.
-struct LayerChoices {
-  std::string layer;      ///< routing key
-  at::Tensor experts_RK;  ///< int64
-};
-
-/// The factors of a forward pass in the type of the products. They are converted together, before the first layer.
-struct PassFactors {
-  lora::AdapterState adapters, change;          ///< of dense layers; absent sites are converted where they are used
-  std::vector<nn::aten::LayerFactors> experts;  ///< packed, one entry per layer
-};
-
 /// Holds the arguments of one layer's forward pass. Everything is borrowed.
 struct LayerPass {
-  const data::PackedBatch& batch;
-  const nn::RotaryTable& rotary;  ///< rotary table for the rows of the batch
+  nn::Pass& engine;  ///< computes the layers
   const ForwardOptions& options;
-  const nn::aten::Layout* layout = nullptr;         ///< layout of the batch on the device; engine aten only
-  nn::aten::CacheWindow* window = nullptr;          ///< view of the cache; engine aten only
-  const PassFactors* factors = nullptr;             ///< engine aten only
-  const nn::aten::LayerFactors* experts = nullptr;  ///< the layer's own in `factors`
-  const nn::aten::SlotNumbers& slot_numbers;        ///< of the batch; empty without engine aten or experts
-  /// Output: the layers with experts whose choices are counted after the last layer; engine aten only.
-  std::vector<LayerChoices>* choices = nullptr;
+  const nn::RotaryTable& rotary;  ///< rotary table of the layer, for the rows of the batch
+  size_t layer = 0;               ///< index of the layer
   /// Indices of each sequence's last row, when only those are needed; undefined: all rows are needed.
   at::Tensor queries_N{};
   /// Returns the rows of `x` that `queries_N` selects.
@@ -118,11 +96,11 @@ class FrozenLinear {
                                           const LayerPass& pass);
 
  private:
-  nn::LinearLayer with_factors(const LayerPass& pass) const;
+  nn::LinearLayer with_factors(const ForwardOptions& options) const;
   at::Tensor with_bias(const at::Tensor& y_TO) const;
 
   std::string site_;
-  bool exact_ = false;  // true for routers and gates: computed in the activations' type, whatever Compute::inner is
+  bool exact_ = false;  // true for routers and gates (nn::Pass::linears)
   nn::FrozenWeight weight_;
   at::Tensor bias_O_;
 };
@@ -149,11 +127,11 @@ class Norm {
   Norm() = default;
   /// \param module  module name of the weight; unused for kLayerNorm
   Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model);
-  at::Tensor operator()(const at::Tensor& x_RD, const ForwardOptions& options) const;
+  at::Tensor operator()(const at::Tensor& x_RD, const nn::Pass& engine) const;
 
  private:
   NormSpec spec_;
-  at::Tensor weight_D_;  // engine aten: float32 or wider
+  at::Tensor weight_D_;
 };
 
 /// Selects the activation of a feed-forward block.

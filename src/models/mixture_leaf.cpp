@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/plain/error.h"
-#include "nn/moe/aten_routing.h"
 
 namespace evenkeel::models {
 namespace {
@@ -114,11 +113,11 @@ std::vector<nn::FrozenWeight> MixtureLeaf::take_stack(const std::string& site_na
   return stack;
 }
 
-/// Takes one matrix of an expert. For engine aten, gate and up of all experts form one stack and down another.
+/// Takes one matrix of an expert. Where the engine stacks experts, gate and up form one stack and down another.
 nn::FrozenWeight MixtureLeaf::take_expert(const lora::Site& site, int64_t index, const std::string& site_name,
                                           ModelBuilder& model) {
   const auto name = site.modules.back() + ".weight";
-  if (model.engine() != nn::Engine::kAten) return model.take_weight(name, {site.out, site.in});
+  if (!model.engine().stacks_experts()) return model.take_weight(name, {site.out, site.in});
   const bool down = site_name == down_site_, up = site_name == up_site_;
   return model.take_into(down ? experts_.down_stack : experts_.gate_up_stack, spec_.experts,
                          down ? site.out : 2 * site.out, index, up ? site.out : 0, name, {site.out, site.in});
@@ -135,64 +134,18 @@ nn::Routing MixtureLeaf::route(const at::Tensor& logits_RE, const LayerPass& pas
   const auto found = router.modulation.find(module_);
   const auto phi_E = found == router.modulation.end() ? at::Tensor() : found->second;
   if (!spec_.router.is_plain()) return nn::scored_route(logits_RE, router, phi_E, spec_.router);
-  return nn::route(logits_RE, router, phi_E, spec_.gate.renormalise, pass.options.compute);
+  return pass.engine.route(logits_RE, router, phi_E, spec_.gate.renormalise);
 }
 
 at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) const {
-  const auto& options = pass.options;
   const auto logits_RE = router_(x_RD, pass);
   const auto routing = route(logits_RE, pass);
-  if (!options.routing.empty()) record(logits_RE, routing, pass);
-  if (pass.experts)
-    return nn::experts_by_aten(x_RD, routing, experts_, *pass.experts, pass.slot_numbers, options.compute);
-  return nn::experts(x_RD, routing, experts_, factors(options), options.compute);
+  pass.engine.record(module_, logits_RE, routing.experts);
+  return pass.engine.experts(x_RD, routing, expert_layer(pass.options), pass.layer);
 }
 
-nn::ExpertFactors MixtureLeaf::factors(const ForwardOptions& options) const {
-  return {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)};
-}
-
-nn::aten::LayerFactors MixtureLeaf::factors_for_aten(const ForwardOptions& options) const {
-  return nn::factors_for_aten(experts_, factors(options));
-}
-
-// Records the routing. Tokens that share a row are counted separately; with engine aten, after the last layer.
-void MixtureLeaf::record(const at::Tensor& logits_RE, const nn::Routing& routing, const LayerPass& pass) const {
-  const auto& rows_T = pass.batch.rows_T;
-  const auto each = [&](const at::Tensor& x) {
-    if (pass.layout) return pass.layout->copies.defined() ? nn::aten::gather_rows(x, pass.layout->copies) : x;
-    return rows_T.defined() ? x.index_select(0, rows_T) : x;
-  };
-  const auto counts_of = [&](const at::Tensor& experts_TK) {
-    return at::bincount(experts_TK.reshape({-1}), {}, spec_.experts);
-  };
-  if (pass.layout) pass.choices->push_back({module_, routing.experts});
-  const auto experts_TK = pass.layout ? at::Tensor() : each(routing.experts);
-  const auto logits_TE = logits_RE.requires_grad() ? each(logits_RE) : at::Tensor();
-  auto into = pass.options.routing.begin();
-  int64_t begin = 0;
-  for (const auto& end : pass.batch.micro_batch_ends()) {
-    const auto own = [&](const at::Tensor& x) { return x.slice(0, begin, end.tokens); };
-    (*into++)[module_] = {logits_TE.defined() ? own(logits_TE) : at::Tensor(),
-                          experts_TK.defined() ? counts_of(own(experts_TK)) : at::Tensor(), end.tokens - begin};
-    begin = end.tokens;
-  }
-}
-
-void count_choices(const std::vector<LayerChoices>& layers, int64_t experts, const data::PackedBatch& batch,
-                   const nn::aten::Layout& layout, std::span<nn::RoutingByLayer> routing) {
-  if (layers.empty()) return;
-  std::vector<at::Tensor> choices;
-  for (const auto& layer : layers) choices.push_back(layer.experts_RK);
-  auto chosen_LTE = nn::aten::marked(at::stack(choices), experts);
-  if (layout.copies.defined()) chosen_LTE = chosen_LTE.index_select(1, layout.copies.from_N);
-  auto into = routing.begin();
-  int64_t begin = 0;
-  for (const auto& end : batch.micro_batch_ends()) {
-    const auto counts_LE = chosen_LTE.slice(1, begin, end.tokens).sum(1).unbind();
-    for (size_t l = 0; l < layers.size(); ++l) (*into)[layers[l].layer].counts = counts_LE[l];
-    ++into, begin = end.tokens;
-  }
+nn::ExpertLayer MixtureLeaf::expert_layer(const ForwardOptions& options) const {
+  return {experts_, {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)}};
 }
 
 at::Tensor MixtureLeaf::shared(const at::Tensor& x_RD, const LayerPass& pass) const {

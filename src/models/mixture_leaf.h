@@ -55,11 +55,6 @@ struct MixtureKeys {
 /// activation is not silu
 MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys = {});
 
-/// Counts the choices of all layers of a pass with few operators, and writes them to the counts of `routing`.
-/// \param experts  E \param routing  one entry per micro-batch of `batch`
-void count_choices(const std::vector<LayerChoices>& layers, int64_t experts, const data::PackedBatch& batch,
-                   const nn::aten::Layout& layout, std::span<nn::RoutingByLayer> routing);
-
 /// Computes y = sum_k gate_k expert_k(x) (+ sigmoid(x w) shared(x)). The gates are the top k entries of softmax(x R^T),
 /// unchanged or renormalised, or what MixtureSpec::router says (nn/moe/scored_routing.h). A method's router options
 /// apply to the routed experts only.
@@ -70,11 +65,10 @@ class MixtureLeaf {
   /// \throws kConfig when the activation is not silu, the only one that nn/moe/experts.h computes
   MixtureLeaf(const MixtureSpec& spec, const std::string& module, ModelBuilder& model);
   at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
-  /// Returns the factors of the experts for engine aten, not yet packed.
-  nn::aten::LayerFactors factors_for_aten(const ForwardOptions& options) const;
+  /// Returns the experts with their factors. Borrows the weights and the factors.
+  nn::ExpertLayer expert_layer(const ForwardOptions& options) const;
 
  private:
-  nn::ExpertFactors factors(const ForwardOptions& options) const;
   void take_router(ModelBuilder& model);
   std::string fused_block() const;
   std::vector<nn::FrozenWeight> take_stack(const std::string& site_name, const std::string& name,
@@ -85,7 +79,6 @@ class MixtureLeaf {
   at::Tensor routed(const at::Tensor& x_RD, const LayerPass& pass) const;
   nn::Routing route(const at::Tensor& logits_RE, const LayerPass& pass) const;
   at::Tensor shared(const at::Tensor& x_RD, const LayerPass& pass) const;
-  void record(const at::Tensor& logits_RE, const nn::Routing& routing, const LayerPass& pass) const;
 
   MixtureSpec spec_;
   std::string module_, gate_site_, up_site_, down_site_;

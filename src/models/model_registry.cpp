@@ -144,7 +144,7 @@ std::unique_ptr<TensorSource> draws_of(const ModelConfig& config, BaseDtype dtyp
 std::unique_ptr<CausalLm> init_model(const fs::path& config_json, const BaseStorage& storage, uint64_t seed) {
   const auto config = ModelConfig::load(config_json);
   auto draws = draws_of(config, storage.dtype, seed);
-  if (storage.engine == nn::Engine::kAten) draws = placed_source(std::move(draws), storage.device);
+  if (storage.engine == nn::EngineKind::kAten) draws = placed_source(std::move(draws), storage.device);
   return family_of(config).make(config, *draws);
 }
 

@@ -47,7 +47,7 @@ data::PackedBatch four_examples(bool alike) {
 /// Counts a pass over two micro-batches with adapters on attention and feed-forward blocks.
 StepCounts counts_of_step(std::string_view family, bool alike, int64_t layers) {
   BaseStorage storage(BaseDtype::kBFloat16);
-  storage.engine = nn::Engine::kAten;
+  storage.engine = nn::EngineKind::kAten;
   const auto model = testing::make_model(
       family, storage,
       {{"hidden_size", 32}, {"intermediate_size", 16}, {"num_attention_heads", 4}, {"num_hidden_layers", layers}});
@@ -61,9 +61,9 @@ StepCounts counts_of_step(std::string_view family, bool alike, int64_t layers) {
   std::vector<nn::RoutingByLayer> routing(batch.micro_batch_ends().size());
   const AsOnAGpu deterministic;
   const testing::OperatorCount operators;
-  const auto losses = model->losses(
-      batch,
-      {.adapters = &adapters, .compute = {.engine = nn::Engine::kAten, .inner = at::kBFloat16}, .routing = routing});
+  const auto losses = model->losses(batch, {.adapters = &adapters,
+                                            .compute = {.engine = nn::EngineKind::kAten, .inner = at::kBFloat16},
+                                            .routing = routing});
   StepCounts counts;
   const auto loss = losses[0].sum + losses[1].sum;
   counts.forward = testing::OperatorCount::take();

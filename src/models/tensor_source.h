@@ -28,7 +28,7 @@ class TensorSource {
   /// Discards every tensor whose name begins with `prefix`, for example of a layer that the model does not run.
   virtual void leave(std::string_view prefix) = 0;
   /// Returns the engine that will compute with the tensors. With kAten, the experts of a layer belong in one stack.
-  virtual nn::Engine engine() const { return nn::Engine::kKernels; }
+  virtual nn::EngineKind engine() const { return nn::EngineKind::kKernels; }
   /// Checks that every tensor was taken or discarded. Call it at the end.
   /// \throws kCheckpoint naming the first tensor that is left
   virtual void finish() = 0;

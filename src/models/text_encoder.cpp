@@ -13,9 +13,8 @@
 #include "base/plain/files.h"
 #include "data/example.h"
 #include "models/causal_lm.h"
-#include "nn/attention/full_attention.h"
-#include "nn/dense/linear.h"
 #include "nn/dense/norm.h"
+#include "nn/engines/engine_of.h"
 
 namespace evenkeel::models {
 namespace {
@@ -179,7 +178,7 @@ at::Tensor TextEncoder::positions(std::span<const std::vector<int64_t>> sequence
 }
 
 at::Tensor TextEncoder::project(const at::Tensor& x_TI, const Affine& affine) const {
-  return nn::linear(x_TI, affine.weight, {}, compute_).add_(affine.bias);
+  return nn::engine_of(compute_).linear(x_TI, affine.weight, compute_).add_(affine.bias);
 }
 
 at::Tensor TextEncoder::norm(const at::Tensor& x_TD, const Affine& affine) const {
@@ -190,18 +189,15 @@ at::Tensor TextEncoder::attention(const Layer& layer, const at::Tensor& x_TD, st
   const auto heads = [&](const Affine& affine) {
     return project(x_TD, affine).view({x_TD.size(0), spec_.num_heads, -1});
   };
-  return project(nn::full_attention(heads(layer.query), heads(layer.key), heads(layer.value), offsets, compute_),
-                 layer.attention_output);
+  return project(
+      nn::engine_of(compute_).full_attention(heads(layer.query), heads(layer.key), heads(layer.value), offsets),
+      layer.attention_output);
 }
 
 at::Tensor TextEncoder::hidden(std::span<const std::vector<int64_t>> sequences) const {
   const at::NoGradGuard no_grad;
   check(sequences);
-  return compute_.engine == nn::Engine::kAten ? hidden_by_length(sequences) : hidden_in_order(sequences);
-}
-
-// Puts sequences of the same length next to each other, because attention computes them in one call.
-at::Tensor TextEncoder::hidden_by_length(std::span<const std::vector<int64_t>> sequences) const {
+  // Sequences of the same length come next to each other, because an engine may compute them in one call.
   const auto order = order_by_length(sequences);
   std::vector<std::vector<int64_t>> sorted;
   for (const size_t i : order) sorted.push_back(sequences[i]);

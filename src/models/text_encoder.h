@@ -68,7 +68,6 @@ class TextEncoder {
   at::Tensor positions(std::span<const std::vector<int64_t>> sequences) const;
   at::Tensor embedded(const at::Tensor& ids_T, const at::Tensor& positions_T) const;
   at::Tensor hidden_in_order(std::span<const std::vector<int64_t>> sequences) const;
-  at::Tensor hidden_by_length(std::span<const std::vector<int64_t>> sequences) const;
   at::Tensor project(const at::Tensor& x_TI, const Affine& affine) const;
   at::Tensor norm(const at::Tensor& x_TD, const Affine& affine) const;
   at::Tensor attention(const Layer& layer, const at::Tensor& x_TD, std::span<const int64_t> offsets) const;

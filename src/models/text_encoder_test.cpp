@@ -168,7 +168,7 @@ const Sequences kUnequalTexts{{0, 5, 9, 16, 2}, {0, 2},       {0, 7, 7, 1, 3, 12
 
 BaseStorage on_test_device(BaseDtype dtype) {
   BaseStorage storage(dtype);
-  storage.engine = nn::Engine::kAten;
+  storage.engine = nn::EngineKind::kAten;
   storage.device = testing::test_device();
   return storage;
 }

@@ -198,7 +198,7 @@ TEST_F(Scorer, ScoresDoNotDependOnTheBatchSize) {
 
 TEST_F(Scorer, OperatorsOnTheTestDeviceGiveTheScoresOfTheKernels) {
   models::BaseStorage storage;
-  storage.engine = nn::Engine::kAten;
+  storage.engine = nn::EngineKind::kAten;
   storage.device = testing::test_device();
   for (const auto dtype : {models::BaseDtype::kFloat64, models::BaseDtype::kFloat32}) {
     storage.dtype = dtype;

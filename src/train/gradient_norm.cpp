@@ -48,13 +48,13 @@ double norm_of(const std::vector<at::Tensor>& gradients) {
 
 }  // namespace
 
-void clip_gradient_norm(const std::vector<at::Tensor>& parameters, double max_norm, nn::Engine engine) {
+void clip_gradient_norm(const std::vector<at::Tensor>& parameters, double max_norm, nn::EngineKind engine) {
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : parameters)
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   if (gradients.empty()) return;
-  if (engine == nn::Engine::kAten) {
+  if (engine == nn::EngineKind::kAten) {
     const auto norm = at::stack(at::_foreach_norm(gradients)).norm();
     return at::_foreach_mul_(gradients, at::reciprocal(norm + kSmallest).mul_(max_norm).clamp_max_(1.0));
   }

@@ -14,6 +14,6 @@ namespace evenkeel::train {
 /// gradients not finite. Parameters without a gradient are left out.
 /// \param engine  kAten: works on any device without synchronising. kKernels: on the processor, with sums in float64
 /// whose order does not depend on the number of threads.
-void clip_gradient_norm(const std::vector<at::Tensor>& parameters, double max_norm, nn::Engine engine);
+void clip_gradient_norm(const std::vector<at::Tensor>& parameters, double max_norm, nn::EngineKind engine);
 
 }  // namespace evenkeel::train

@@ -23,7 +23,7 @@ std::vector<at::Tensor> with_gradients(double scale, at::ScalarType type) {
 }
 
 TEST(ClipGradientNorm, EqualsTorchOnBothEngines) {
-  for (const auto engine : {nn::Engine::kKernels, nn::Engine::kAten})
+  for (const auto engine : {nn::EngineKind::kKernels, nn::EngineKind::kAten})
     for (const auto type : {at::kFloat, at::kDouble})
       for (const double limit : {1e-3, 1.0, 200.0, 1e6}) {
         const auto ours = with_gradients(0.5, type), theirs = with_gradients(0.5, type);
@@ -36,7 +36,7 @@ TEST(ClipGradientNorm, EqualsTorchOnBothEngines) {
 }
 
 TEST(ClipGradientNorm, LeavesASmallGradientUnchanged) {
-  for (const auto engine : {nn::Engine::kKernels, nn::Engine::kAten}) {
+  for (const auto engine : {nn::EngineKind::kKernels, nn::EngineKind::kAten}) {
     const auto clipped = with_gradients(1e-3, at::kFloat), before = with_gradients(1e-3, at::kFloat);
     clip_gradient_norm(clipped, 1.0, engine);
     for (size_t i = 0; i + 1 < clipped.size(); ++i) EXPECT_TRUE(clipped[i].grad().equal(before[i].grad())) << i;
@@ -49,7 +49,7 @@ TEST(ClipGradientNorm, BitsDoNotDependOnThreads) {
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
     const auto parameters = with_gradients(0.5, at::kFloat);
-    clip_gradient_norm(parameters, 1.0, nn::Engine::kKernels);
+    clip_gradient_norm(parameters, 1.0, nn::EngineKind::kKernels);
     clipped.push_back(parameters[0].grad());
   }
   at::set_num_threads(before);
@@ -57,7 +57,7 @@ TEST(ClipGradientNorm, BitsDoNotDependOnThreads) {
 }
 
 TEST(ClipGradientNorm, ANormThatIsNotFiniteShowsInAllGradients) {
-  for (const auto engine : {nn::Engine::kKernels, nn::Engine::kAten}) {
+  for (const auto engine : {nn::EngineKind::kKernels, nn::EngineKind::kAten}) {
     const auto parameters = with_gradients(0.5, at::kFloat);
     parameters[1].mutable_grad()[0][0][0] = std::numeric_limits<float>::quiet_NaN();
     clip_gradient_norm(parameters, 1.0, engine);

@@ -7,7 +7,7 @@
 namespace evenkeel::train {
 
 std::unique_ptr<Optimizer> make_optimizer(std::vector<at::Tensor> parameters, const OptimizerConfig& config,
-                                          nn::Engine engine) {
+                                          nn::EngineKind engine) {
   if (config.name == OptimizerName::kSgd) return std::make_unique<Sgd>(std::move(parameters), config);
   return std::make_unique<AdamW>(std::move(parameters), config, engine);
 }

@@ -46,7 +46,7 @@ struct AdamW::Work {
   }
 };
 
-AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, nn::Engine engine)
+AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, nn::EngineKind engine)
     : config_(config), engine_(engine), parameters_(std::move(parameters)) {
   for (const auto& parameter : parameters_) {
     const auto type = parameter.scalar_type();
@@ -93,7 +93,7 @@ AdamW::Work AdamW::work_on(size_t parameter, int64_t slice, Gradients gradients,
 
 void AdamW::update(const std::vector<at::Tensor>& active, double lr, Gradients gradients) {
   const c10::NoGradGuard no_grad;
-  if (engine_ == nn::Engine::kAten) return update_by_operators(active, lr, gradients);
+  if (engine_ == nn::EngineKind::kAten) return update_by_operators(active, lr, gradients);
   std::vector<Work> work;
   for (size_t p = 0; p < parameters_.size(); ++p) {
     if (!parameters_[p].grad().defined()) continue;

@@ -47,7 +47,8 @@ at::Tensor stored_tensor(const TensorMap& state, const std::string& name, const 
 class AdamW : public Optimizer {
  public:
   /// \param engine  kAten: works on any device without synchronising; equal to kKernels up to rounding
-  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, nn::Engine engine = nn::Engine::kKernels);
+  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config,
+        nn::EngineKind engine = nn::EngineKind::kKernels);
 
   void step(double lr = -1, Gradients gradients = Gradients::kKept) override;
   void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept) override;
@@ -65,7 +66,7 @@ class AdamW : public Optimizer {
   Work work_on(size_t parameter, int64_t slice, Gradients gradients, double lr);
 
   OptimizerConfig config_;
-  nn::Engine engine_;
+  nn::EngineKind engine_;
   std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_;
   std::vector<at::Tensor> steps_;  // scalar per parameter; [E] per stacked parameter after the first step_active()
 };

@@ -144,7 +144,7 @@ TEST(AdamW, BitsDoNotDependOnThreadsAndZeroingIsOptional) {
 }
 
 /// Returns two parameters, the first of them a stack, after some steps with an engine.
-std::vector<at::Tensor> after_steps(nn::Engine engine, bool skips_idle, at::ScalarType type) {
+std::vector<at::Tensor> after_steps(nn::EngineKind engine, bool skips_idle, at::ScalarType type) {
   at::manual_seed(11);
   auto config = paper();
   config.lr = 3e-3, config.weight_decay = 0.1;
@@ -169,8 +169,8 @@ std::vector<at::Tensor> after_steps(nn::Engine engine, bool skips_idle, at::Scal
 TEST(AdamW, OperatorsEqualTheKernelUpToRounding) {
   for (const bool skips_idle : {false, true})
     for (const auto type : {at::kFloat, at::kDouble}) {
-      const auto kernel = after_steps(nn::Engine::kKernels, skips_idle, type);
-      const auto operators = after_steps(nn::Engine::kAten, skips_idle, type);
+      const auto kernel = after_steps(nn::EngineKind::kKernels, skips_idle, type);
+      const auto operators = after_steps(nn::EngineKind::kAten, skips_idle, type);
       ASSERT_EQ(kernel.size(), operators.size());
       const double close = type == at::kDouble ? 1e-12 : 2e-6;
       for (size_t i = 0; i < kernel.size(); ++i)
@@ -182,7 +182,7 @@ TEST(AdamW, OperatorsDoNotChangeInactiveSlices) {
   at::manual_seed(12);
   const auto start = at::randn({3, 2, 4});
   const auto stack = leaf(start);
-  AdamW adamw({stack}, paper(), nn::Engine::kAten);
+  AdamW adamw({stack}, paper(), nn::EngineKind::kAten);
   for (int64_t step = 0; step < 4; ++step) {
     stack.mutable_grad() = at::randn({3, 2, 4});
     adamw.step_active({at::tensor({1, 0, 1}).to(at::kBool)});
@@ -201,7 +201,7 @@ TEST(AdamW, AFurtherStackAddsSevenOperators) {
       tensors.back().mutable_grad() = at::randn({4, 3, 5});
       active.push_back(at::tensor({1, 0, 1, 1}).to(at::kBool));
     }
-    AdamW adamw(tensors, paper(), nn::Engine::kAten);
+    AdamW adamw(tensors, paper(), nn::EngineKind::kAten);
     adamw.step_active(active, Gradients::kZeroed);
     const testing::OperatorCount operators;
     adamw.step_active(active, Gradients::kZeroed);

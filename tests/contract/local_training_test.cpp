@@ -205,8 +205,8 @@ class LargeGradients : public methods::FederatedMethod {
 
 // At a rate of 1, without momentum and decay, the change of the factors is the gradient that the optimiser got.
 TEST(LocalTraining, TheNormIsLimitedAfterAMethodsChangesOfTheGradient) {
-  for (const auto engine : {nn::Engine::kKernels, nn::Engine::kAten}) {
-    TinyFederation world(engine == nn::Engine::kKernels ? "olmoe" : "olmo");
+  for (const auto engine : {nn::EngineKind::kKernels, nn::EngineKind::kAten}) {
+    TinyFederation world(engine == nn::EngineKind::kKernels ? "olmoe" : "olmo");
     world.training.optimizer = {.name = train::OptimizerName::kSgd, .lr = 1.0, .weight_decay = 0};
     world.training.max_grad_norm = 0.02;
     world.training.local_epochs = 0.01;

@@ -64,7 +64,7 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
   const auto targets = job.at("targets").get<std::vector<std::string>>();
   const auto sites = model->sites(targets);
   lora::AdapterState adapters = lora::load_peft_adapter(adapter_folder, sites);
-  const auto engine = job.value("engine", "kernels") == "aten" ? nn::Engine::kAten : nn::Engine::kKernels;
+  const auto engine = job.value("engine", "kernels") == "aten" ? nn::EngineKind::kAten : nn::EngineKind::kKernels;
   const double max_norm = job.value("max_grad_norm", 0.0);
   const auto leaves = leaves_of(adapters);
   const auto optimizer = train::make_optimizer(leaves, optimizer_of(job.at("optimizer")), engine);

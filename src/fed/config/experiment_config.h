@@ -54,8 +54,8 @@ constexpr auto names(ComputeDtype) {
 /// Selects the implementation of the computation.
 enum class EngineChoice {
   kAuto,     ///< kKernels on a processor, kAten on a GPU
-  kKernels,  ///< Engine::kKernels
-  kAten,     ///< Engine::kAten
+  kKernels,  ///< EngineKind::kKernels
+  kAten,     ///< EngineKind::kAten
 };
 constexpr auto names(EngineChoice) {
   return std::array{config::EnumName<EngineChoice>{"auto", EngineChoice::kAuto},

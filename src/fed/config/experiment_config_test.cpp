@@ -151,22 +151,23 @@ TEST(ExperimentConfig, TheDeviceDeterminesEngineAndTypes) {
   const auto config = settle(read(""), {});
   EXPECT_EQ(config->model.device, "cpu");
   EXPECT_EQ(config->model.engine, EngineChoice::kKernels);
-  EXPECT_EQ(config->model.compute().engine, nn::Engine::kKernels);
+  EXPECT_EQ(config->model.compute().engine, nn::EngineKind::kKernels);
   for (const auto* device : {"cuda", "cuda:1", "auto"}) {
     const auto on_gpu =
         settle(read(concat("[model]\ndevice = \"", device, "\"\n")), {.threads = 1, .products = {}, .device = "cuda"});
     EXPECT_EQ(on_gpu->model.device, std::string_view(device) == "auto" ? "cuda" : device);
-    EXPECT_EQ(on_gpu->model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kBFloat16})) << device;
-    EXPECT_EQ(on_gpu->model.storage("x").engine, nn::Engine::kAten);
+    EXPECT_EQ(on_gpu->model.compute(), (nn::Compute{.engine = nn::EngineKind::kAten, .inner = at::kBFloat16}))
+        << device;
+    EXPECT_EQ(on_gpu->model.storage("x").engine, nn::EngineKind::kAten);
     const auto again = read(on_gpu->text());
     EXPECT_EQ(again.text(), on_gpu->text());
   }
   const auto exact = settle(read("[model]\ndevice = \"cuda\"\ncompute_dtype = \"float32\"\n"), {});
-  EXPECT_EQ(exact->model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kFloat}));
+  EXPECT_EQ(exact->model.compute(), (nn::Compute{.engine = nn::EngineKind::kAten, .inner = at::kFloat}));
   const auto wide = settle(read("[model]\ndevice = \"cuda\"\ndtype = \"float32\"\n"), {});
   EXPECT_EQ(wide->model.compute().inner, at::kFloat);
   const auto operators = settle(read("[model]\nengine = \"aten\"\n"), {});
-  EXPECT_EQ(operators->model.compute(), (nn::Compute{.engine = nn::Engine::kAten, .inner = at::kFloat}));
+  EXPECT_EQ(operators->model.compute(), (nn::Compute{.engine = nn::EngineKind::kAten, .inner = at::kFloat}));
   const auto neither = settle(read("[model]\ndevice = \"auto\"\n"), {});
   EXPECT_EQ(neither->model.device, "cpu");
 }

@@ -113,7 +113,7 @@ nn::MatmulTable ModelSection::product_table() const {
 nn::Compute ModelSection::compute() const {
   if (!uses_operators()) return {.products = product_table()};
   const bool rounds = compute_dtype == ComputeDtype::kBFloat16;
-  return {.engine = nn::Engine::kAten, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
+  return {.engine = nn::EngineKind::kAten, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
 }
 
 void ModelSection::settle_products(const nn::MatmulTable& chosen) {

@@ -191,7 +191,7 @@ Parts aggregation_moment(const Experiment& e) {
 }
 
 /// Returns the expert factors that a pass on a GPU packs, and the copies of four layers from which it packs them
-/// (nn/moe/aten_packed_factors.h). A stack of `parts` projections has A [E, ranks, in] and B [E, parts out, ranks].
+/// (nn/aten_engine/packed_factors.h). A stack of `parts` projections has A [E, ranks, in] and B [E, parts out, ranks].
 Parts packed_factors(const Experiment& e) {
   const auto inner = e.server.config->model.compute().inner;
   const int64_t merged = merged_rank(e, e.server.config->train.rounds - 1);

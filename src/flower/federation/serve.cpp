@@ -86,8 +86,8 @@ class Serving {
   Served resume(fed::Experiment experiment, fed::RunFolder folder, std::unique_ptr<log::File> log) {
     learn_prompts(experiment.fabric.context);
     complete(experiment);
+    record_changes(folder.changes(), folder.opened_round());  // first: a kill in between leaves no change unrecorded
     folder.settle();
-    record_changes(folder.changes(), folder.opened_round());
     folder.keep_log(std::move(log));
     return {std::move(experiment), std::move(folder)};
   }

@@ -28,15 +28,13 @@ struct EqualSequences {
 }  // namespace
 
 at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, const at::Tensor& v_THP,
-                          std::span<const int64_t> offsets, const Compute& compute) {
+                          std::span<const int64_t> offsets, int64_t most_at_once) {
   EK_CHECK(q_THP.dim() == 3 && q_THP.sizes() == k_THP.sizes() && q_THP.sizes() == v_THP.sizes(), kShape,
            "attention: q has sizes ", q_THP.sizes(), ", k ", k_THP.sizes(), ", v ", v_THP.sizes());
   check_offsets(offsets, q_THP.size(0));
-  // On a CPU the number of sequences of a call changes the last bits, because it changes the work of the threads.
-  const int64_t most = compute.engine == Engine::kAten ? q_THP.size(0) : 1;
   std::vector<at::Tensor> parts;
   for (size_t b = 0; b + 1 < offsets.size();) {
-    const auto equal = EqualSequences::from(offsets, b, most);
+    const auto equal = EqualSequences::from(offsets, b, most_at_once);
     const auto out_NHLP =
         at::scaled_dot_product_attention(equal.heads_first(q_THP), equal.heads_first(k_THP), equal.heads_first(v_THP));
     parts.push_back(out_NHLP.transpose(1, 2).reshape({equal.count * equal.length, -1}));

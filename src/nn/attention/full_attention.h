@@ -7,17 +7,15 @@
 #include <cstdint>
 #include <span>
 
-#include "nn/compute/compute.h"
-
 namespace evenkeel::nn {
 
 /// Computes softmax(q k^T / sqrt(P)) v within each sequence. Every token attends to all tokens of its sequence. It uses
-/// LibTorch's attention without padding, one call per sequence. Engine aten, on any device, computes adjacent sequences
-/// of the same length in one call, so sort sequences by length there.
+/// LibTorch's attention without padding, on any device. Up to `most_at_once` adjacent sequences of the same length are
+/// computed in one call, so sort sequences by length.
 /// \param q_THP, k_THP, v_THP  [T, H, P] \param offsets  [B + 1], the first token of each sequence, then T
 /// \return [T, H * P]
 /// \throws kShape when sizes disagree or a sequence is empty.
 at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, const at::Tensor& v_THP,
-                          std::span<const int64_t> offsets, const Compute& compute = {});
+                          std::span<const int64_t> offsets, int64_t most_at_once = 1);
 
 }  // namespace evenkeel::nn

@@ -13,20 +13,20 @@
 
 namespace evenkeel::nn {
 
-/// The implementation of the layers.
-enum class Engine : uint8_t {
-  kKernels,  ///< the kernels of this program (nn/kernels); CPU only
-  kAten,     ///< LibTorch's operators (the aten_* files of nn); any device
+/// Names an implementation of the layers (nn/engine/engine.h).
+enum class EngineKind : uint8_t {
+  kKernels,  ///< the kernels of this program (nn/kernels_engine); CPU only
+  kAten,     ///< LibTorch's operators (nn/aten_engine); any device
 };
 /// Returns the names of the engines in config files.
-constexpr auto names(Engine) {
-  return std::array{config::EnumName<Engine>{"kernels", Engine::kKernels},
-                    config::EnumName<Engine>{"aten", Engine::kAten}};
+constexpr auto names(EngineKind) {
+  return std::array{config::EnumName<EngineKind>{"kernels", EngineKind::kKernels},
+                    config::EnumName<EngineKind>{"aten", EngineKind::kAten}};
 }
 
 /// The engine of a forward call and its settings.
 struct Compute {
-  Engine engine = Engine::kKernels;
+  EngineKind engine = EngineKind::kKernels;
   /// Engine kKernels: selects the kernel of each matrix product with a frozen weight.
   MatmulTable products{};
   /// Engine kAten: the type of the matrix products inside blocks, kBFloat16 or kFloat. kFloat means the type of the

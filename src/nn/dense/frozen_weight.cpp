@@ -53,6 +53,11 @@ float quantize_row(const kernels::StoredMatrix& w, int64_t o, std::vector<float>
 
 }  // namespace
 
+void check_linear_shapes(const at::Tensor& x, const at::Tensor& w) {
+  EK_CHECK(x.dim() == 2 && w.dim() == 2 && x.size(1) == w.size(1), kShape, "linear: x has sizes ", x.sizes(),
+           ", the weight ", w.sizes());
+}
+
 void check_factor_shapes(const at::Tensor& a, const at::Tensor& b, const at::Tensor& w_OI) {
   EK_CHECK(
       a.dim() == 2 && b.dim() == 2 && a.size(1) == w_OI.size(1) && b.size(0) == w_OI.size(0) && a.size(0) == b.size(1),

@@ -28,6 +28,8 @@ struct FrozenWeight {
   at::Tensor widened(at::ScalarType dtype) const;
 };
 
+/// Checks that the weight of a linear layer fits its input x. \throws Error{kShape} naming the sizes
+void check_linear_shapes(const at::Tensor& x_TI, const at::Tensor& w_OI);
 /// Checks that LoRA factors a [r, in] and b [out, r] fit a weight [out, in]. \throws Error{kShape} naming all sizes
 void check_factor_shapes(const at::Tensor& a, const at::Tensor& b, const at::Tensor& w_OI);
 

@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/plain/error.h"
-#include "nn/dense/aten_linear.h"
 #include "nn/dense/gradients.h"
 #include "nn/kernels/layers/lora_product.h"
 #include "nn/kernels/primitives/workspace_pool.h"
@@ -141,11 +140,6 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
   }
 };
 
-void check_shapes(const at::Tensor& x, const at::Tensor& w) {
-  EK_CHECK(x.dim() == 2 && w.dim() == 2 && x.size(1) == w.size(1), kShape, "linear: x has sizes ", x.sizes(),
-           ", the weight ", w.sizes());
-}
-
 /// The factors A and B (with the core) in the form that the node accepts.
 struct Prepared {
   at::Tensor a, b;
@@ -171,27 +165,13 @@ Prepared prepared_adapter(const lora::LoraFactors* lora, const at::Tensor& x, co
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const lora::SiteFactors& factors,
-                  const Compute& compute) {
-  if (compute.engine == Engine::kAten) return linears(x_TI, {{{&w, factors}}}, compute).front();
-  check_shapes(x_TI, w.values_OI);
+                  const MatmulTable& products) {
+  check_linear_shapes(x_TI, w.values_OI);
   const auto x = x_TI.contiguous();
   const auto lora = prepared_adapter(factors.adapter, x, w.values_OI),
              change = prepared_change(factors.change, x, w.values_OI);
   return LinearNode::apply(x, w.values_OI.contiguous(), lora.a, lora.b, change.a, change.b,
-                           c10::make_intrusive<LinearSettings>(lora.scaling, w.scales_O, compute.products));
-}
-
-std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const LinearLayer> layers, const Compute& compute) {
-  std::vector<at::Tensor> outputs;
-  std::vector<aten::Projection> projections;
-  for (const auto& layer : layers) {
-    check_shapes(x_TI, layer.weight->values_OI);
-    if (compute.engine == Engine::kAten)
-      projections.push_back(aten::projection_of(*layer.weight, layer.factors, layer.converted));
-    else
-      outputs.push_back(linear(x_TI, *layer.weight, layer.factors, compute));
-  }
-  return projections.empty() ? outputs : aten::linears(x_TI, projections, aten::inner_type(x_TI, compute));
+                           c10::make_intrusive<LinearSettings>(lora.scaling, w.scales_O, products));
 }
 
 }  // namespace evenkeel::nn

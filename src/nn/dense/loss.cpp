@@ -10,8 +10,6 @@
 
 #include "base/plain/error.h"
 #include "base/system/parallel.h"
-#include "nn/dense/aten_linear.h"
-#include "nn/dense/aten_loss.h"
 #include "nn/dense/linear.h"
 #include "nn/kernels/primitives/scratch.h"
 #include "nn/kernels/primitives/vector.h"
@@ -160,7 +158,9 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   }
 };
 
-void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N) {
+}  // namespace
+
+void check_targets(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N) {
   EK_CHECK(hidden_ND.dim() == 2 && head_VD.dim() == 2 && hidden_ND.size(1) == head_VD.size(1) && targets_N.dim() == 1 &&
                targets_N.size(0) == hidden_ND.size(0) && targets_N.scalar_type() == at::kLong,
            kShape, "cross_entropy: hidden has sizes ", hidden_ND.sizes(), ", head ", head_VD.sizes(), ", targets ",
@@ -173,60 +173,45 @@ void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Ten
            ", the vocabulary has ", head_VD.size(0), " entries");
 }
 
-at::Tensor sums_by_aten(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                        std::span<const int64_t> counts, const Compute& compute, double soft_cap) {
-  EK_CHECK(!head.values_OI.requires_grad() && !head.scales_O.defined(), kInternal,
-           "engine aten takes a frozen head of a float type");
-  return aten::cross_entropies(hidden_ND, head.values_OI, targets_N.to(hidden_ND.device(), /*non_blocking=*/true),
-                               {counts.begin(), counts.end()}, aten::inner_type(hidden_ND, compute), soft_cap);
-}
-
-at::Tensor sums_by_kernels(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                           std::span<const int64_t> counts, const Compute& compute, double soft_cap) {
-  const auto& head_VD = head.values_OI;
-  const bool grad = c10::GradMode::is_enabled();
-  const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
-  EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
-           " sums");
-  return CrossEntropyNode::apply(
-      hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
-      LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}, soft_cap});
-}
-
-}  // namespace
-
-LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                      const Compute& compute, double soft_cap) {
-  return cross_entropies(hidden_ND, head, targets_N, {{targets_N.size(0)}}, compute, soft_cap).front();
-}
-
-std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                                     std::span<const int64_t> counts, const Compute& compute, double soft_cap) {
-  check(hidden_ND, head.values_OI, targets_N);
-  const auto summed = compute.engine == Engine::kAten ? sums_by_aten : sums_by_kernels;
-  const auto sums_P = summed(hidden_ND, head, targets_N, counts, compute, soft_cap);
+std::vector<LossSum> loss_sums(const at::Tensor& sums_P, std::span<const int64_t> counts) {
   std::vector<LossSum> losses;
   for (const auto& sum : sums_P.unbind()) losses.push_back({sum, counts[losses.size()]});
   return losses;
 }
 
-at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute, double soft_cap) {
-  const auto logits_NV = compute.engine == Engine::kAten
-                             ? aten::logits(hidden_ND, head.values_OI, aten::inner_type(hidden_ND, compute))
-                             : linear(hidden_ND, head, {}, compute);
-  return aten::soft_capped(logits_NV, soft_cap);
+at::Tensor soft_capped(const at::Tensor& logits, double soft_cap) {
+  return soft_cap > 0 ? at::tanh(logits / soft_cap) * soft_cap : logits;
+}
+
+LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                      const MatmulTable& products, double soft_cap) {
+  return cross_entropies(hidden_ND, head, targets_N, {{targets_N.size(0)}}, products, soft_cap).front();
+}
+
+std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                                     std::span<const int64_t> counts, const MatmulTable& products, double soft_cap) {
+  const auto& head_VD = head.values_OI;
+  check_targets(hidden_ND, head_VD, targets_N);
+  const bool grad = c10::GradMode::is_enabled();
+  const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
+  EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
+           " sums");
+  const auto sums_P =
+      CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
+                              LossSettings{head.scales_O, products, want, {counts.begin(), counts.end()}, soft_cap});
+  return loss_sums(sums_P, counts);
+}
+
+at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const MatmulTable& products, double soft_cap) {
+  return soft_capped(linear(hidden_ND, head, {}, products), soft_cap);
 }
 
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                           const Compute& compute, double soft_cap) {
-  check(hidden_ND, head.values_OI, targets_N);
-  if (compute.engine == Engine::kAten)
-    return aten::target_logprobs(hidden_ND, head.values_OI, targets_N.to(hidden_ND.device(), /*non_blocking=*/true),
-                                 aten::inner_type(hidden_ND, compute), soft_cap);
+                           const MatmulTable& products, double soft_cap) {
+  check_targets(hidden_ND, head.values_OI, targets_N);
   const c10::NoGradGuard no_grad;
   const FrozenWeight frozen(head.values_OI.detach(), head.scales_O);
-  return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), compute.products, {}, soft_cap)
-      .logprobs_N;
+  return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), products, {}, soft_cap).logprobs_N;
 }
 
 }  // namespace evenkeel::nn

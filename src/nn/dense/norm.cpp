@@ -7,7 +7,6 @@
 
 #include "base/plain/error.h"
 #include "base/system/parallel.h"
-#include "nn/dense/aten_norm.h"
 #include "nn/kernels/primitives/vector.h"
 
 namespace evenkeel::nn {
@@ -94,10 +93,13 @@ struct RmsNormNode : torch::autograd::Function<RmsNormNode> {
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps, const Compute& compute) {
+void check_norm_shapes(const at::Tensor& x_TD, const at::Tensor& weight_D) {
   EK_CHECK(x_TD.dim() == 2 && weight_D.dim() == 1 && x_TD.size(1) == weight_D.size(0), kShape, "rms_norm: x has sizes ",
            x_TD.sizes(), ", the weight ", weight_D.sizes());
-  if (compute.engine == Engine::kAten) return aten::rms_norm(x_TD, weight_D, eps);
+}
+
+at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps) {
+  check_norm_shapes(x_TD, weight_D);
   return RmsNormNode::apply(x_TD.contiguous(), weight_D.to(x_TD.scalar_type()).contiguous(), eps);
 }
 

@@ -3,13 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "nn/compute/compute.h"
-
 namespace evenkeel::nn {
 
 /// Computes w * x / sqrt(mean(x^2) + eps). \param x_TD  [T, D] \param weight_D  [D] \return [T, D]
 /// \throws Error{kShape} if sizes disagree. Source: Zhang and Sennrich 2019.
-at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps, const Compute& compute = {});
+at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps);
+/// Checks the sizes of rms_norm(). \throws Error{kShape} naming them
+void check_norm_shapes(const at::Tensor& x_TD, const at::Tensor& weight_D);
 
 /// The gradients of rms_norm().
 struct RmsNormGradients {

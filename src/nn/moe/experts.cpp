@@ -7,10 +7,8 @@
 #include <algorithm>
 
 #include "base/plain/error.h"
-#include "nn/dense/aten_linear.h"
 #include "nn/dense/gradients.h"
 #include "nn/kernels/layers/expert_batch.h"
-#include "nn/moe/aten_experts.h"
 
 namespace evenkeel::nn {
 namespace {
@@ -205,7 +203,27 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 
 bool has_sizes(const FrozenWeight& w, int64_t out, int64_t in) { return w.out() == out && w.in() == in; }
 
-void check(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights) {
+// Writes the LoRA factors of a projection into the inputs of the node.
+void take_factors(variable_list& inputs, size_t p, const lora::SiteFactors& factors, int64_t count, int64_t in,
+                  int64_t out) {
+  constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};
+  const auto dtype = inputs[kX].scalar_type();
+  if (const auto* lora = factors.adapter) {
+    check_expert_factors(*lora, kNames[p], count, in, out);
+    inputs[factor_a(p, kAdapter)] = lora->a.to(dtype).contiguous();
+    inputs[factor_b(p, kAdapter)] =
+        (lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b).to(dtype).contiguous();
+  }
+  if (const auto* change = factors.change) {
+    check_expert_factors(*change, kNames[p], count, in, out);
+    inputs[factor_a(p, kChange)] = kernels::frozen_factor(change->a, dtype);
+    inputs[factor_b(p, kChange)] = kernels::frozen_factor(change->b, dtype);
+  }
+}
+
+}  // namespace
+
+void check_experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights) {
   const size_t experts = weights.gate.size();
   EK_CHECK(experts > 0 && weights.up.size() == experts && weights.down.size() == experts, kShape, "experts: ", experts,
            " gate, ", weights.up.size(), " up and ", weights.down.size(), " down matrices");
@@ -219,7 +237,8 @@ void check(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& 
            "experts: routing of ", routing.experts.sizes(), " for x of ", x_TD.sizes());
 }
 
-void check(const lora::LoraFactors& lora, std::string_view projection, int64_t experts, int64_t in, int64_t out) {
+void check_expert_factors(const lora::LoraFactors& lora, std::string_view projection, int64_t experts, int64_t in,
+                          int64_t out) {
   const int64_t rank = lora.rank();
   EK_CHECK(
       lora.a.sizes() == at::IntArrayRef({experts, rank, in}) && lora.b.sizes() == at::IntArrayRef({experts, out, rank}),
@@ -227,69 +246,9 @@ void check(const lora::LoraFactors& lora, std::string_view projection, int64_t e
       ", expected [", experts, ", r, ", in, "] and [", experts, ", ", out, ", r]");
 }
 
-// Writes the LoRA factors of a projection into the inputs of the node.
-void take_factors(variable_list& inputs, size_t p, const lora::SiteFactors& factors, int64_t count, int64_t in,
-                  int64_t out) {
-  constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};
-  const auto dtype = inputs[kX].scalar_type();
-  if (const auto* lora = factors.adapter) {
-    check(*lora, kNames[p], count, in, out);
-    inputs[factor_a(p, kAdapter)] = lora->a.to(dtype).contiguous();
-    inputs[factor_b(p, kAdapter)] =
-        (lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b).to(dtype).contiguous();
-  }
-  if (const auto* change = factors.change) {
-    check(*change, kNames[p], count, in, out);
-    inputs[factor_a(p, kChange)] = kernels::frozen_factor(change->a, dtype);
-    inputs[factor_b(p, kChange)] = kernels::frozen_factor(change->b, dtype);
-  }
-}
-
-aten::ProjectionFactors factors_for_aten(const lora::SiteFactors& factors, std::string_view projection, int64_t experts,
-                                         int64_t in, int64_t out) {
-  aten::ProjectionFactors result;
-  if (const auto* lora = factors.adapter) {
-    check(*lora, projection, experts, in, out);
-    result.adapter = {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
-  }
-  if (const auto* change = factors.change) {
-    check(*change, projection, experts, in, out);
-    result.change = {change->a, change->b};
-  }
-  return result;
-}
-
-}  // namespace
-
-aten::LayerFactors factors_for_aten(const ExpertWeights& weights, const ExpertFactors& factors) {
-  const auto count = static_cast<int64_t>(weights.gate.size()), hidden = weights.gate[0].in(),
-             width = weights.gate[0].out();
-  return {.projections = {factors_for_aten(factors.gate, "gate_proj", count, hidden, width),
-                          factors_for_aten(factors.up, "up_proj", count, hidden, width),
-                          factors_for_aten(factors.down, "down_proj", count, width, hidden)}};
-}
-
-at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                           const aten::LayerFactors& factors, const aten::SlotNumbers& numbers,
-                           const Compute& compute) {
-  check(x_TD, routing, weights);
-  const auto count = static_cast<int64_t>(weights.gate.size()), hidden = x_TD.size(1), width = weights.gate[0].out();
-  const auto &gate_up = weights.gate_up_stack, &down = weights.down_stack;
-  EK_CHECK(gate_up.defined() && gate_up.sizes() == at::IntArrayRef({count, 2 * width, hidden}) && down.defined() &&
-               down.sizes() == at::IntArrayRef({count, hidden, width}),
-           kInternal, "engine aten: the matrices of ", count, " experts lie in no stack");
-  EK_CHECK(!gate_up.requires_grad() && !down.requires_grad(), kInternal, "engine aten trains no experts");
-  return aten::experts(x_TD, routing, gate_up, down, factors, numbers, aten::inner_type(x_TD, compute));
-}
-
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& factors, const Compute& compute) {
-  if (compute.engine == Engine::kAten) {
-    auto layer = factors_for_aten(weights, factors);
-    aten::pack_layers({&layer, 1}, aten::inner_type(x_TD, compute));
-    return experts_by_aten(x_TD, routing, weights, layer, {}, compute);
-  }
-  check(x_TD, routing, weights);
+                   const ExpertFactors& factors, const MatmulTable& products) {
+  check_experts(x_TD, routing, weights);
   const auto dtype = x_TD.scalar_type();
   const auto count = static_cast<int64_t>(weights.gate.size());
   const int64_t hidden = x_TD.size(1), width = weights.gate[0].out();
@@ -298,7 +257,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   inputs.resize(kFirstMatrix, at::empty({0}, x_TD.options()));
   const auto settings = c10::make_intrusive<Settings>();
   settings->scalings.assign(kProjections, 1.0);
-  settings->products = compute.products;
+  settings->products = products;
   const std::array sites{factors.gate, factors.up, factors.down};
   for (size_t p = 0; p < kProjections; ++p) {
     take_factors(inputs, p, sites[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);

@@ -4,12 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
 #include <vector>
 
 #include "lora/adapter.h"
-#include "nn/compute/compute.h"
+#include "nn/compute/matmul_table.h"
 #include "nn/dense/frozen_weight.h"
-#include "nn/moe/aten_experts.h"
 #include "nn/moe/routing.h"
 
 namespace evenkeel::nn {
@@ -31,17 +31,16 @@ struct ExpertFactors {
 /// x, the routing weights and the adapters get gradients (nn/dense/gradients.h). Expert weights get one if they require
 /// it; an expert without a token gets zeros. Changes of the base get none. Saved for backward, if a gradient is needed:
 /// x, and per token-choice the outputs of gate and up and x A^T; the rest is recomputed. Threads: all; experts run in
-/// parallel and write to separate memory, so the number of threads changes bits only if the kernels of `compute` do.
-/// \param x_TD  [T, D], float32 (float64 in tests) \param compute  selects the engine and the kernels \return [T, D]
+/// parallel and write to separate memory, so the number of threads changes bits only if the kernels of `products` do.
+/// \param x_TD  [T, D], float32 (float64 in tests) \param products  selects the kernels \return [T, D]
 /// \throws Error{kShape} if sizes disagree or an expert is out of range
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& factors, const Compute& compute = {});
+                   const ExpertFactors& factors, const MatmulTable& products = {});
 
-/// Returns the factors of a layer for engine aten, not yet packed. \throws Error{kShape} if sizes disagree
-aten::LayerFactors factors_for_aten(const ExpertWeights& weights, const ExpertFactors& factors);
-/// Computes experts() with engine aten, from the packed factors of a layer (aten::pack_layers). \param numbers  see
-/// aten::experts()
-at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                           const aten::LayerFactors& factors, const aten::SlotNumbers& numbers, const Compute& compute);
+/// Checks the sizes of the operands of experts(). \throws Error{kShape} naming what disagrees
+void check_experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights);
+/// Checks that the factors of a projection are a [E, r, in] and b [E, out, r]. \throws Error{kShape} naming the sizes
+void check_expert_factors(const lora::LoraFactors& lora, std::string_view projection, int64_t experts, int64_t in,
+                          int64_t out);
 
 }  // namespace evenkeel::nn

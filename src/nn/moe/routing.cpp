@@ -9,7 +9,6 @@
 #include "base/plain/error.h"
 #include "base/system/parallel.h"
 #include "nn/kernels/primitives/vector.h"
-#include "nn/moe/aten_routing.h"
 
 namespace evenkeel::nn {
 namespace {
@@ -180,7 +179,9 @@ struct GateNode : torch::autograd::Function<GateNode> {
   }
 };
 
-void check(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E) {
+}  // namespace
+
+void check_router(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E) {
   EK_CHECK(logits_TE.dim() == 2, kShape, "route: logits have sizes ", logits_TE.sizes(),
            ", expected [tokens, experts]");
   const int64_t experts = logits_TE.size(1);
@@ -192,26 +193,23 @@ void check(const at::Tensor& logits_TE, const RouterOptions& options, const at::
            phi_E.defined() ? phi_E.sizes() : at::IntArrayRef(), ", expected [", experts, "]");
 }
 
-}  // namespace
+bool modulates(const RouterOptions& options, const at::Tensor& phi_E) {
+  return options.num_candidates > 0 && phi_E.defined();
+}
 
-Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob,
-              const Compute& compute) {
-  check(logits_TE, options, phi_E);
-  const bool modulated = options.num_candidates > 0 && phi_E.defined();
-  const auto scaled = [&](const at::Tensor& weights_TK) {
-    return options.output_scale.defined() ? weights_TK * options.output_scale : weights_TK;
-  };
-  const bool over_selected = renormalises(options.gate_norm, norm_topk_prob);
-  if (compute.engine == Engine::kAten) {
-    const auto routing =
-        aten::route(logits_TE, options, modulated ? phi_E.to(logits_TE.scalar_type()) : at::Tensor(), over_selected);
-    return {routing.experts, scaled(routing.weights)};
-  }
-  const Plan plan{options.top_k, modulated ? options.num_candidates : 0, options.mode, over_selected};
+at::Tensor with_output_scale(const at::Tensor& weights_TK, const RouterOptions& options) {
+  return options.output_scale.defined() ? weights_TK * options.output_scale : weights_TK;
+}
+
+Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob) {
+  check_router(logits_TE, options, phi_E);
+  const bool modulated = modulates(options, phi_E);
+  const Plan plan{options.top_k, modulated ? options.num_candidates : 0, options.mode,
+                  renormalises(options.gate_norm, norm_topk_prob)};
   // Autograd accepts no undefined tensors: an empty phi means no modulation.
   const auto phi = modulated ? phi_E.to(logits_TE.scalar_type()).contiguous() : at::empty({0}, logits_TE.options());
   const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, plan);
-  return {outputs[1], scaled(outputs[0])};
+  return {outputs[1], with_output_scale(outputs[0], options)};
 }
 
 }  // namespace evenkeel::nn

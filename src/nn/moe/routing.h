@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "nn/compute/compute.h"
 #include "nn/moe/router_options.h"
 
 namespace evenkeel::nn {
@@ -14,7 +13,12 @@ namespace evenkeel::nn {
 /// \param logits_TE  [T, E] float32 or float64 \param phi_E  [E] or undefined
 /// \param norm_topk_prob  the checkpoint's flag
 /// \throws kConfig if top_k is not in 1 .. E or num_candidates is not in 0 .. E; kShape if sizes disagree
-Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob,
-              const Compute& compute = {});
+Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob);
+/// Returns whether phi changes the scores: there is one, and it has candidates.
+bool modulates(const RouterOptions& options, const at::Tensor& phi_E);
+/// Multiplies gate weights by the output scale of the options, if there is one.
+at::Tensor with_output_scale(const at::Tensor& weights_TK, const RouterOptions& options);
+/// Checks the arguments of route(). \throws as route()
+void check_router(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E);
 
 }  // namespace evenkeel::nn

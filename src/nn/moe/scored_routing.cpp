@@ -6,7 +6,8 @@
 #include <limits>
 
 #include "base/plain/error.h"
-#include "nn/moe/aten_routing.h"
+#include "nn/moe/marked.h"
+#include "nn/moe/routing.h"
 
 namespace evenkeel::nn {
 namespace {
@@ -34,7 +35,7 @@ at::Tensor allowed_experts(const at::Tensor& choice_TE, const RouterRule& rule) 
   if (rule.groups == rule.kept_groups) return {};
   const int64_t each = choice_TE.size(1) / rule.groups;
   const auto scores_TG = group_scores(choice_TE.view({-1, rule.groups, each}), rule.group_score);
-  const auto kept_TG = aten::marked(ranked(scores_TG).narrow(1, 0, rule.kept_groups), rule.groups);
+  const auto kept_TG = marked(ranked(scores_TG).narrow(1, 0, rule.kept_groups), rule.groups);
   return kept_TG.unsqueeze(-1).expand({-1, rule.groups, each}).reshape(choice_TE.sizes());
 }
 
@@ -52,8 +53,8 @@ struct Selector {
   }
   /// Returns where phi is added, [T, E] bool. \param raw_TE  the order of the unmodulated experts
   at::Tensor modulated_places(const at::Tensor& raw_TE) const {
-    return aten::marked(raw_TE.narrow(1, 0, options.num_candidates), raw_TE.size(1),
-                        options.mode == ModulationMode::kCandidate);
+    return marked(raw_TE.narrow(1, 0, options.num_candidates), raw_TE.size(1),
+                  options.mode == ModulationMode::kCandidate);
   }
   at::Tensor chosen(const at::Tensor& raw_TE, const at::Tensor& m_TE, const at::Tensor& added_TE) const {
     if (options.mode == ModulationMode::kCandidate) return order(m_TE).narrow(1, 0, options.top_k);
@@ -118,7 +119,7 @@ Routing scored_route(const at::Tensor& logits_TE, const RouterOptions& options, 
   const auto [m_TE, experts_TK] = selected(logits_TE, options, phi_E, rule);
   auto weights_TK = gates(m_TE, experts_TK, rule, renormalises(options.gate_norm, rule.renormalise));
   if (rule.scale != 1) weights_TK = weights_TK * rule.scale;
-  if (options.output_scale.defined()) weights_TK = weights_TK * options.output_scale;
+  weights_TK = with_output_scale(weights_TK, options);
   // Selections have no gradient: pre-training, which asks every tensor for one, gets zeros for the bias.
   if (rule.bias_E.defined() && rule.bias_E.requires_grad()) weights_TK = weights_TK + 0 * rule.bias_E.sum();
   return {experts_TK, weights_TK};

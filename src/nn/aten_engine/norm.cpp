@@ -1,4 +1,4 @@
-#include "nn/dense/aten_norm.h"
+#include "nn/aten_engine/norm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>

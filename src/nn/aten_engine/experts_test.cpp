@@ -6,8 +6,11 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/plain/error.h"
-#include "nn/moe/aten_experts.h"
-#include "nn/moe/aten_grouped.h"
+#include "nn/aten_engine/experts.h"
+#include "nn/aten_engine/grouped.h"
+#include "nn/aten_engine/linear.h"
+#include "nn/compute/compute.h"
+#include "nn/moe/experts.h"
 #include "nn/testing.h"
 
 namespace evenkeel::nn {
@@ -56,6 +59,16 @@ struct Result {
   std::vector<at::Tensor> gradients;
 };
 
+/// Computes the experts with the engine that `compute` selects.
+at::Tensor experts_of(const at::Tensor& x, const Routing& routing, const ExpertWeights& weights,
+                      const ExpertFactors& factors, const Compute& compute) {
+  if (compute.engine == EngineKind::kKernels) return nn::experts(x, routing, weights, factors);
+  auto layer = aten::layer_factors(weights, factors);
+  const auto type = aten::inner_type(x, compute);
+  aten::pack_layers({&layer, 1}, type);
+  return aten::experts(x, routing, weights, layer, {}, type);
+}
+
 /// Returns y and the gradients of x, weights and factors for a fixed direction.
 Result result_of(const Call& call, at::ScalarType type, at::ScalarType stored, c10::Device device,
                  const Compute& compute) {
@@ -81,8 +94,8 @@ Result result_of(const Call& call, at::ScalarType type, at::ScalarType stored, c
     return lora::SiteFactors{adapted ? &lora[p] : nullptr, call.shape.change ? &change[p] : nullptr};
   };
   const auto& s = call.shape;
-  const auto y = experts(leaves[0], {call.chosen.to(device), leaves[1]}, weights,
-                         {factors_of(0, s.gate), factors_of(1, s.up), factors_of(2, s.down)}, compute);
+  const auto y = experts_of(leaves[0], {call.chosen.to(device), leaves[1]}, weights,
+                            {factors_of(0, s.gate), factors_of(1, s.up), factors_of(2, s.down)}, compute);
   const auto direction = testing::random_tensor(y.sizes(), 99).to(stored).to(y.options());
   auto gradients = torch::autograd::grad({y}, leaves, {direction}, {}, false, /*allow_unused=*/true);
   for (auto& gradient : gradients)
@@ -100,8 +113,8 @@ void expect_alike(const Shape& shape, at::ScalarType type, const Compute& comput
     EXPECT_LT(testing::apart_by_norm(ours.gradients[i], theirs.gradients[i]), tolerance) << "gradient " << i;
 }
 
-const Compute kAtenWide{.engine = Engine::kAten, .products = {}, .inner = at::kFloat};
-const Compute kAtenNarrow{.engine = Engine::kAten, .products = {}, .inner = at::kBFloat16};
+const Compute kAtenWide{.engine = EngineKind::kAten, .products = {}, .inner = at::kFloat};
+const Compute kAtenNarrow{.engine = EngineKind::kAten, .products = {}, .inner = at::kBFloat16};
 
 TEST(AtenExperts, EqualTheKernelsAtEveryRankInFloat64) {
   for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{11, 12, 7, 5, 2, rank}}, at::kDouble, kAtenWide, 1e-11);
@@ -146,7 +159,7 @@ TEST(AtenExperts, AccumulateIntoExistingGradients) {
   }
   lora::LoraFactors gate{a, b, {}, 0.5}, up{call.factors[2], call.factors[3], {}, 0.6},
       down{call.factors[4], call.factors[5], {}, 0.7};
-  const auto y = experts(call.x, {call.chosen, call.weights}, weights, {{&gate}, {&up}, {&down}}, kAtenWide);
+  const auto y = experts_of(call.x, {call.chosen, call.weights}, weights, {{&gate}, {&up}, {&down}}, kAtenWide);
   const auto* address = a.grad().const_data_ptr();
   (y * testing::random_tensor(y.sizes(), 99)).sum().backward();
   EXPECT_EQ(a.grad().const_data_ptr(), address);
@@ -215,7 +228,7 @@ TEST(AtenExperts, RejectWeightsThatAreNotStacked) {
     weights.up.emplace_back(call.gate_up[e].narrow(0, 8, 8));
     weights.down.emplace_back(call.down[e]);
   }
-  EXPECT_THROW(experts(call.x, {call.chosen, call.weights}, weights, {}, kAtenWide), Error);
+  EXPECT_THROW(experts_of(call.x, {call.chosen, call.weights}, weights, {}, kAtenWide), Error);
 }
 
 }  // namespace

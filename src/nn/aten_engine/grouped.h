@@ -1,5 +1,5 @@
 /// \file  Computes grouped matrix products: each group of rows is multiplied with its own matrix. The products compute
-/// values only; nn/moe/aten_experts.cpp makes their gradients. No atomics are used. On GPUs of sm_90 and sm_100,
+/// values only; nn/aten_engine/experts.cpp makes their gradients. No atomics are used. On GPUs of sm_90 and sm_100,
 /// bfloat16 with row strides of multiples of 16 bytes runs without synchronising with the host. Other types and strides
 /// give correct results more slowly.
 ///

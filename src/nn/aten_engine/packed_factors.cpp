@@ -1,4 +1,4 @@
-#include "nn/moe/aten_packed_factors.h"
+#include "nn/aten_engine/packed_factors.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "nn/moe/aten_grouped.h"
+#include "nn/aten_engine/grouped.h"
 
 namespace evenkeel::nn::aten {
 namespace {

@@ -1,4 +1,4 @@
-#include "nn/dense/aten_loss.h"
+#include "nn/aten_engine/loss.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "nn/dense/logits_memory.h"
+#include "nn/dense/loss.h"
 
 namespace evenkeel::nn::aten {
 namespace {
@@ -95,10 +96,6 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
 };
 
 }  // namespace
-
-at::Tensor soft_capped(const at::Tensor& logits, double soft_cap) {
-  return soft_cap > 0 ? at::tanh(logits / soft_cap) * soft_cap : logits;
-}
 
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type) {
   return wide_product(hidden_ND.to(type), head_VD.to(type));

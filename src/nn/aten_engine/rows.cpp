@@ -1,4 +1,4 @@
-#include "nn/dense/aten_rows.h"
+#include "nn/aten_engine/rows.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-
-#include "base/plain/error.h"
 
 namespace evenkeel::nn::aten {
 namespace {
@@ -38,24 +36,6 @@ struct GatherNode : torch::autograd::Function<GatherNode> {
     const auto saved = ctx->get_saved_variables();
     return {summed_by_row(grads[0], saved[0], saved[1]), at::Tensor()};
   }
-};
-
-/// Switches deterministic algorithms off while it lives.
-class AnyAlgorithm {
- public:
-  AnyAlgorithm()
-      : deterministic_(at::globalContext().deterministicAlgorithms()),
-        warns_(at::globalContext().deterministicAlgorithmsWarnOnly()) {
-    if (deterministic_) at::globalContext().setDeterministicAlgorithms(false, false);
-  }
-  ~AnyAlgorithm() {
-    if (deterministic_) at::globalContext().setDeterministicAlgorithms(true, warns_);
-  }
-  AnyAlgorithm(const AnyAlgorithm&) = delete;
-  AnyAlgorithm& operator=(const AnyAlgorithm&) = delete;
-
- private:
-  bool deterministic_, warns_;
 };
 
 }  // namespace
@@ -99,16 +79,5 @@ RowIndex RowIndexUpload::sent(const IndexUpload& upload) const {
 }
 
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index) { return GatherNode::apply(x_R, index); }
-
-at::Tensor write_once(at::Tensor to, int64_t dim, const at::Tensor& index, const at::Tensor& values) {
-  const AnyAlgorithm any_algorithm;
-  return to.scatter_(dim, index, values);
-}
-
-std::span<const int64_t> numbers(const at::Tensor& index) {
-  EK_CHECK(index.is_cpu() && index.scalar_type() == at::kLong && index.is_contiguous(), kInternal, "an index on ",
-           index.device().str(), " is read on the processor");
-  return {index.const_data_ptr<int64_t>(), static_cast<size_t>(index.numel())};
-}
 
 }  // namespace evenkeel::nn::aten

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "nn/attention/aten_layout.h"
+#include "nn/aten_engine/layout.h"
 #include "nn/attention/attention.h"
 
 namespace evenkeel::nn::aten {

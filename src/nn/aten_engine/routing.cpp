@@ -1,4 +1,4 @@
-#include "nn/moe/aten_routing.h"
+#include "nn/aten_engine/routing.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "nn/dense/aten_rows.h"
+#include "nn/dense/index.h"
+#include "nn/moe/marked.h"
+#include "nn/moe/routing.h"
 
 namespace evenkeel::nn::aten {
 namespace {
@@ -91,17 +93,13 @@ struct GateNode : torch::autograd::Function<GateNode> {
 
 }  // namespace
 
-Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool over_selected) {
+Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob) {
+  check_router(logits_TE, options, phi_E);
   // Autograd accepts no undefined tensors: an empty phi means no modulation.
-  const auto phi = phi_E.defined() ? phi_E : at::empty({0}, logits_TE.options());
-  const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, options, over_selected);
-  return {outputs[1], outputs[0]};
-}
-
-at::Tensor marked(const at::Tensor& experts, int64_t count, bool value) {
-  auto sizes = experts.sizes().vec();
-  sizes.back() = count;
-  return at::full(sizes, !value, experts.options().dtype(at::kBool)).scatter_(-1, experts, value);
+  const auto phi = modulates(options, phi_E) ? phi_E.to(logits_TE.scalar_type()) : at::empty({0}, logits_TE.options());
+  const auto outputs =
+      GateNode::apply(logits_TE.contiguous(), phi, options, renormalises(options.gate_norm, norm_topk_prob));
+  return {outputs[1], with_output_scale(outputs[0], options)};
 }
 
 }  // namespace evenkeel::nn::aten

@@ -1,4 +1,4 @@
-#include "nn/moe/aten_experts.h"
+#include "nn/aten_engine/experts.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/plain/error.h"
+#include "nn/aten_engine/grouped.h"
 #include "nn/dense/gradients.h"
-#include "nn/moe/aten_grouped.h"
 
 namespace evenkeel::nn::aten {
 namespace {
@@ -215,7 +216,40 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   }
 };
 
+/// Returns the factors of one projection. A core is multiplied into B.
+ProjectionFactors projection_factors(const lora::SiteFactors& factors, std::string_view projection, int64_t experts,
+                                     int64_t in, int64_t out) {
+  ProjectionFactors result;
+  if (const auto* lora = factors.adapter) {
+    check_expert_factors(*lora, projection, experts, in, out);
+    result.adapter = {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+  }
+  if (const auto* change = factors.change) {
+    check_expert_factors(*change, projection, experts, in, out);
+    result.change = {change->a, change->b};
+  }
+  return result;
+}
+
+void check_stacks(const ExpertWeights& weights) {
+  const auto count = static_cast<int64_t>(weights.gate.size()), hidden = weights.gate[0].in(),
+             width = weights.gate[0].out();
+  const auto &gate_up = weights.gate_up_stack, &down = weights.down_stack;
+  EK_CHECK(gate_up.defined() && gate_up.sizes() == at::IntArrayRef({count, 2 * width, hidden}) && down.defined() &&
+               down.sizes() == at::IntArrayRef({count, hidden, width}),
+           kInternal, "engine aten: the matrices of ", count, " experts lie in no stack");
+  EK_CHECK(!gate_up.requires_grad() && !down.requires_grad(), kInternal, "engine aten trains no experts");
+}
+
 }  // namespace
+
+LayerFactors layer_factors(const ExpertWeights& weights, const ExpertFactors& factors) {
+  const auto count = static_cast<int64_t>(weights.gate.size()), hidden = weights.gate[0].in(),
+             width = weights.gate[0].out();
+  return {.projections = {projection_factors(factors.gate, "gate_proj", count, hidden, width),
+                          projection_factors(factors.up, "up_proj", count, hidden, width),
+                          projection_factors(factors.down, "down_proj", count, width, hidden)}};
+}
 
 void pack_layers(std::span<LayerFactors> layers, at::ScalarType type) {
   std::map<std::vector<int64_t>, std::vector<LayerFactors*>> by_sizes;
@@ -234,13 +268,15 @@ void pack_layers(std::span<LayerFactors> layers, at::ScalarType type) {
     }
 }
 
-at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
+at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const LayerFactors& factors, const SlotNumbers& numbers, at::ScalarType type) {
+  check_experts(x_TD, routing, weights);
+  check_stacks(weights);
   variable_list inputs{x_TD,
                        routing.weights,
                        routing.experts,
-                       gate_up,
-                       down,
+                       weights.gate_up_stack,
+                       weights.down_stack,
                        factors.gate_up.a_ERI,
                        factors.gate_up.b_EOR,
                        factors.down.a_ERI,

@@ -1,4 +1,4 @@
-#include "nn/attention/aten_cached_attention.h"
+#include "nn/aten_engine/cached_attention.h"
 
 #include <ATen/ATen.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-#include "nn/attention/aten_attention.h"
+#include "nn/aten_engine/attention.h"
 
 namespace evenkeel::nn::aten {
 namespace {

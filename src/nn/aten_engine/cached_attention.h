@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "nn/aten_engine/rows.h"
 #include "nn/attention/kv_cache.h"
-#include "nn/dense/aten_rows.h"
 
 namespace evenkeel::nn::aten {
 

@@ -7,12 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "nn/compute/compute.h"
-
 namespace evenkeel::nn::aten {
-
-/// Returns cap tanh(logits / cap), or the logits if `soft_cap` is 0. Differentiable.
-at::Tensor soft_capped(const at::Tensor& logits, double soft_cap);
 
 /// Computes h W^T with operands in `type`. \return [N, V], float32 or wider
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type);

@@ -1,8 +1,9 @@
-#include "nn/attention/aten_layout.h"
+#include "nn/aten_engine/layout.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "nn/dense/index.h"
 #include "nn/testing.h"
 
 namespace evenkeel::nn {
@@ -36,7 +37,7 @@ TEST(AtenRows, WriteOncePutsEachValueInItsPlaceAndLeavesTheSwitchAsItWas) {
     at::globalContext().setDeterministicAlgorithms(deterministic, false);
     const auto index = at::tensor({2, 0, 1, 2, 1, 0}, at::kLong).view({2, 3}).to(device);
     const auto written =
-        aten::write_once(at::zeros({2, 4}).to(device), 1, index, at::arange(1.f, 7.f).view({2, 3}).to(device));
+        nn::write_once(at::zeros({2, 4}).to(device), 1, index, at::arange(1.f, 7.f).view({2, 3}).to(device));
     EXPECT_TRUE(at::equal(written.cpu(), at::tensor({2.f, 3.f, 1.f, 0.f, 6.f, 5.f, 4.f, 0.f}).view({2, 4})));
     EXPECT_EQ(at::globalContext().deterministicAlgorithms(), deterministic);
   }

@@ -1,4 +1,4 @@
-#include "nn/attention/aten_attention.h"
+#include "nn/aten_engine/attention.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "base/plain/error.h"
-#include "nn/dense/aten_loss.h"
-#include "nn/dense/aten_norm.h"
+#include "nn/aten_engine/norm.h"
+#include "nn/dense/loss.h"
 
 namespace evenkeel::nn::aten {
 namespace {

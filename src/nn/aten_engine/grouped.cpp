@@ -1,10 +1,10 @@
-#include "nn/moe/aten_grouped.h"
+#include "nn/aten_engine/grouped.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 
-#include "nn/dense/aten_rows.h"
+#include "nn/dense/index.h"
 
 namespace evenkeel::nn::aten {
 namespace {

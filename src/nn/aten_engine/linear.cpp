@@ -1,4 +1,4 @@
-#include "nn/dense/aten_linear.h"
+#include "nn/aten_engine/linear.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>

@@ -8,9 +8,9 @@
 #include <array>
 #include <span>
 
-#include "nn/moe/aten_grouped.h"
-#include "nn/moe/aten_packed_factors.h"
-#include "nn/moe/routing.h"
+#include "nn/aten_engine/grouped.h"
+#include "nn/aten_engine/packed_factors.h"
+#include "nn/moe/experts.h"
 
 namespace evenkeel::nn::aten {
 
@@ -26,19 +26,22 @@ struct LayerFactors {
   PackedFactors gate_up{}, down{};                 ///< set by pack_layers()
 };
 
+/// Returns the factors of a layer, not yet packed. \throws Error{kShape} if sizes disagree
+LayerFactors layer_factors(const ExpertWeights& weights, const ExpertFactors& factors);
+
 /// Sets the packed factors of several layers. The same operators pack up to four layers of equal sizes. The number is
 /// bounded, because the call needs memory for scaled and converted copies of their factors. \param type  of the
 /// products
 void pack_layers(std::span<LayerFactors> layers, at::ScalarType type);
 
 /// Computes nn::experts(). Saved for backward: x, and per token-choice the outputs of gate and up and x A^T.
-/// \param gate_up  [E, 2 F, D], the rows of gate, then those of up; frozen \param down  [E, D, F]; frozen
+/// \param weights  frozen, in two stacks
 /// \param factors  packed by pack_layers() with the same `type` after the last change of the adapters. A layer that was
 /// not packed is computed without LoRA.
 /// \param numbers  index tensors that all layers of a pass share; empty: the call makes its own
 /// \param type  of the products
-/// \return [T, D] in `type`
-at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
+/// \return [T, D] in `type` \throws kShape if sizes disagree; kInternal if the weights are trained or in no stacks
+at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const LayerFactors& factors, const SlotNumbers& numbers, at::ScalarType type);
 
 }  // namespace evenkeel::nn::aten

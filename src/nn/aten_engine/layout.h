@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "data/example.h"
+#include "nn/aten_engine/rows.h"
 #include "nn/attention/rotary.h"
-#include "nn/dense/aten_rows.h"
 
 namespace evenkeel::nn::aten {
 

@@ -1,9 +1,11 @@
-#include "nn/attention/aten_layout.h"
+#include "nn/aten_engine/layout.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <optional>
+
+#include "nn/dense/index.h"
 
 namespace evenkeel::nn::aten {
 namespace {

@@ -1,0 +1,122 @@
+#include "nn/aten_engine/pass.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "nn/aten_engine/attention.h"
+#include "nn/aten_engine/linear.h"
+#include "nn/aten_engine/norm.h"
+#include "nn/aten_engine/routing.h"
+#include "nn/dense/norm.h"
+#include "nn/moe/marked.h"
+
+namespace evenkeel::nn::aten {
+namespace {
+
+/// Returns the row of each sequence's last token, [B].
+at::Tensor last_rows(std::span<const int64_t> offsets, c10::Device device) {
+  std::vector<int64_t> rows;
+  for (size_t b = 1; b < offsets.size(); ++b) rows.push_back(offsets[b] - 1);
+  return at::tensor(rows, at::kLong).to(device);
+}
+
+const lora::LoraFactors* factors_in(const lora::AdapterState& state, const std::string& site) {
+  const auto found = state.find(site);
+  return found == state.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+PassFactors::PassFactors(const ModelFactors& factors, const Compute& compute) : experts(factors.layers) {
+  const auto type = compute.inner == at::kFloat ? factors.activations : compute.inner;
+  adapters = converted_factors(factors.adapters, type);
+  change = converted_factors(factors.base_change, type);
+  for (size_t i = 0; i < factors.layers; ++i)
+    if (const auto layer = factors.experts(i)) experts[i] = layer_factors(layer->weights, layer->factors);
+  if (factors.has_experts) pack_layers(experts, type);
+}
+
+AtenPass::AtenPass(const PassInput& input)
+    : Pass(input), layout_(Layout::of(in_.batch, in_.rotary_width, in_.ropes, in_.device)) {
+  if (in_.cache) window_.emplace(*in_.cache, in_.batch.offsets, in_.last_only);
+  if (in_.last_only) last_rows_B_ = last_rows(in_.batch.offsets, in_.device);  // before the layers: it waits
+  if (in_.experts > 0)
+    numbers_ =
+        SlotNumbers::of(layout_.ids_R.size(0), std::clamp<int64_t>(in_.top_k, 1, in_.experts), in_.experts, in_.device);
+}
+
+at::Tensor AtenPass::block_input(const at::Tensor& x_RD) const { return x_RD.to(inner_type(x_RD, in_.compute)); }
+
+std::vector<at::Tensor> AtenPass::linears(const at::Tensor& x_RI, std::span<const LinearLayer> layers,
+                                          bool exact) const {
+  std::vector<Projection> projections;
+  for (const auto& layer : layers) {
+    check_linear_shapes(x_RI, layer.weight.values_OI);
+    const auto converted =
+        exact ? lora::SiteFactors{}
+              : lora::SiteFactors{factors_in(factors().adapters, layer.site), factors_in(factors().change, layer.site)};
+    projections.push_back(projection_of(layer.weight, layer.factors, converted));
+  }
+  return aten::linears(x_RI, projections, exact ? x_RI.scalar_type() : inner_type(x_RI, in_.compute));
+}
+
+at::Tensor AtenPass::rms_norm(const at::Tensor& x_RD, const at::Tensor& weight_D, double eps) const {
+  check_norm_shapes(x_RD, weight_D);
+  return aten::rms_norm(x_RD, weight_D, eps);
+}
+
+at::Tensor AtenPass::apply_steps(const at::Tensor& x_RHP, const HeadSteps& steps) const {
+  return aten::apply_steps(x_RHP, steps);
+}
+
+Routing AtenPass::route(const at::Tensor& logits_RE, const RouterOptions& options, const at::Tensor& phi_E,
+                        bool norm_topk_prob) const {
+  return aten::route(logits_RE, options, phi_E, norm_topk_prob);
+}
+
+at::Tensor AtenPass::experts(const at::Tensor& x_RD, const Routing& routing, const ExpertLayer& of,
+                             size_t layer) const {
+  return aten::experts(x_RD, routing, of.weights, factors().experts[layer], numbers_, inner_type(x_RD, in_.compute));
+}
+
+at::Tensor AtenPass::packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const AttentionSteps& steps) const {
+  return aten::packed_attention(q, k, v, layout_, steps);
+}
+
+at::Tensor AtenPass::cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                            const AttentionSteps& steps, bool only_last) const {
+  window_->put(layer, k, v);
+  return window_->attend(layer, q, only_last, steps.window, steps.soft_cap);
+}
+
+at::Tensor AtenPass::of_tokens(const at::Tensor& x_R) const {
+  return layout_.copies.defined() ? gather_rows(x_R, layout_.copies) : x_R;
+}
+
+void AtenPass::count(const std::string& layer, const at::Tensor& experts_RK) {
+  choices_.push_back({layer, experts_RK});
+}
+
+void AtenPass::end() {
+  if (window_) window_->write_back();
+  if (!choices_.empty()) count_all();
+}
+
+/// Counts the choices of all layers with few operators.
+void AtenPass::count_all() const {
+  std::vector<at::Tensor> choices;
+  for (const auto& layer : choices_) choices.push_back(layer.experts_RK);
+  auto chosen_LTE = marked(at::stack(choices), in_.experts);
+  if (layout_.copies.defined()) chosen_LTE = chosen_LTE.index_select(1, layout_.copies.from_N);
+  auto into = in_.routing.begin();
+  int64_t begin = 0;
+  for (const auto& end : in_.batch.micro_batch_ends()) {
+    const auto counts_LE = chosen_LTE.slice(1, begin, end.tokens).sum(1).unbind();
+    for (size_t l = 0; l < choices_.size(); ++l) (*into)[choices_[l].layer].counts = counts_LE[l];
+    ++into, begin = end.tokens;
+  }
+}
+
+}  // namespace evenkeel::nn::aten

@@ -1,0 +1,63 @@
+/// \file  Declares the pass of a batch through LibTorch's operators.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/aten_engine/cached_attention.h"
+#include "nn/aten_engine/experts.h"
+#include "nn/aten_engine/layout.h"
+#include "nn/engine/pass.h"
+
+namespace evenkeel::nn::aten {
+
+/// The factors of a model in the type of the products. They are converted with few operators, before the first layer.
+struct PassFactors final : PreparedFactors {
+  PassFactors(const ModelFactors& factors, const Compute& compute);
+
+  lora::AdapterState adapters, change;  ///< of dense layers; absent sites are converted where they are used
+  std::vector<LayerFactors> experts;    ///< packed, one entry per layer
+};
+
+/// Owns the layout of a batch on the device, and the window of the cache.
+class AtenPass final : public Pass {
+ public:
+  explicit AtenPass(const PassInput& input);
+
+  const at::Tensor& ids_R() const override { return layout_.ids_R; }
+  const RotaryTable& rotary(size_t number) const override { return layout_.rotary[number]; }
+  at::Tensor block_input(const at::Tensor& x_RD) const override;
+  std::vector<at::Tensor> linears(const at::Tensor& x_RI, std::span<const LinearLayer> layers,
+                                  bool exact) const override;
+  at::Tensor rms_norm(const at::Tensor& x_RD, const at::Tensor& weight_D, double eps) const override;
+  at::Tensor apply_steps(const at::Tensor& x_RHP, const HeadSteps& steps) const override;
+  Routing route(const at::Tensor& logits_RE, const RouterOptions& options, const at::Tensor& phi_E,
+                bool norm_topk_prob) const override;
+  at::Tensor experts(const at::Tensor& x_RD, const Routing& routing, const ExpertLayer& of,
+                     size_t layer) const override;
+  void end() override;
+
+ private:
+  /// The experts that a layer selects.
+  struct LayerChoices {
+    std::string layer;      // routing key
+    at::Tensor experts_RK;  // int64
+  };
+
+  at::Tensor packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const AttentionSteps& steps) const override;
+  at::Tensor cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                    const AttentionSteps& steps, bool only_last) const override;
+  at::Tensor of_tokens(const at::Tensor& x_R) const override;
+  void count(const std::string& layer, const at::Tensor& experts_RK) override;
+  void count_all() const;
+  const PassFactors& factors() const { return static_cast<const PassFactors&>(*in_.factors); }
+
+  Layout layout_;
+  mutable std::optional<CacheWindow> window_;  // filled layer by layer
+  SlotNumbers numbers_;                        // of the batch; empty without experts
+  std::vector<LayerChoices> choices_;          // counted after the last layer
+};
+
+}  // namespace evenkeel::nn::aten

@@ -1,0 +1,66 @@
+/// \file  Declares what an engine computes: the passes of a decoder, the layers of an encoder and the head. The
+/// function engine_of() (nn/engines/engine_of.h) returns the engine of a kind. Another engine implements this class in a
+/// folder of its own.
+/// Dimension names: N rows, D hidden, V vocabulary, I in, O out.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "nn/dense/loss.h"
+#include "nn/engine/pass.h"
+
+namespace evenkeel::nn {
+
+/// An implementation of the layers of a model. An engine has no state: settings come with each call. Threads: any.
+class Engine {
+ public:
+  Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  virtual ~Engine() = default;
+
+  // --- how a model stores its weights
+
+  /// Returns whether the matrices of a layer's experts must be views of two stacks (ExpertWeights).
+  virtual bool stacks_experts() const = 0;
+  /// Returns the weight of a norm or a router in the type in which the engine reads it.
+  virtual at::Tensor wide_weight(const at::Tensor& stored) const = 0;
+
+  // --- decoders
+
+  /// Converts the factors of a model for passes over the same factors. The result is valid while their values do not
+  /// change. \return null if the engine computes with the factors as they are
+  virtual std::shared_ptr<const PreparedFactors> prepare(const ModelFactors& factors, const Compute& compute) const = 0;
+  /// Begins the pass of a batch.
+  virtual std::unique_ptr<Pass> begin(const PassInput& input) const = 0;
+
+  // --- encoders
+
+  /// Computes x W^T. \return [N, O] \throws kShape if sizes disagree
+  virtual at::Tensor linear(const at::Tensor& x_NI, const FrozenWeight& w, const Compute& compute) const = 0;
+  /// Computes nn::full_attention() with as many sequences at once as the engine allows.
+  virtual at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, const at::Tensor& v_THP,
+                                    std::span<const int64_t> offsets) const = 0;
+
+  // --- head
+
+  /// Returns the rows `rows_N` of hidden states. Gradients are summed in the order of the rows.
+  /// \param rows_N  int64, on the CPU \return [N, D]
+  virtual at::Tensor rows(const at::Tensor& hidden_RD, const at::Tensor& rows_N) const = 0;
+  /// Computes nn::logits().
+  virtual at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute,
+                            double soft_cap) const = 0;
+  /// Computes nn::cross_entropies().
+  virtual std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head,
+                                               const at::Tensor& targets_N, std::span<const int64_t> counts,
+                                               const Compute& compute, double soft_cap) const = 0;
+  /// Computes nn::target_logprobs().
+  virtual at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                                     const Compute& compute, double soft_cap) const = 0;
+};
+
+}  // namespace evenkeel::nn
