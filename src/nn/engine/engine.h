@@ -1,6 +1,5 @@
-/// \file  Declares what an engine computes: the passes of a decoder, the layers of an encoder and the head. The
-/// function engine_of() (nn/engines/engine_of.h) returns the engine of a kind. Another engine implements this class in a
-/// folder of its own.
+/// \file  Declares what an engine computes: the passes of a decoder, the layers of an encoder and the head. An engine
+/// implements this class in a folder of its own, and engine_of() returns it (nn/engines/engine_of.h).
 /// Dimension names: N rows, D hidden, V vocabulary, I in, O out.
 #pragma once
 
