@@ -12,6 +12,7 @@
 #include "base/system/parallel.h"
 #include "nn/dense/aten_linear.h"
 #include "nn/dense/aten_loss.h"
+#include "nn/dense/aten_trained_head.h"
 #include "nn/dense/linear.h"
 #include "nn/kernels/primitives/scratch.h"
 #include "nn/kernels/primitives/vector.h"
@@ -173,21 +174,27 @@ void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Ten
            ", the vocabulary has ", head_VD.size(0), " entries");
 }
 
+/// Returns whether the head gets a gradient. \throws kInternal if it does and there are several sums
+bool trains(const FrozenWeight& head, std::span<const int64_t> counts) {
+  const bool trained = c10::GradMode::is_enabled() && head.values_OI.requires_grad();
+  EK_CHECK(!trained || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
+           " sums");
+  return trained;
+}
+
 at::Tensor sums_by_aten(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                         std::span<const int64_t> counts, const Compute& compute, double soft_cap) {
-  EK_CHECK(!head.values_OI.requires_grad() && !head.scales_O.defined(), kInternal,
-           "engine aten takes a frozen head of a float type");
-  return aten::cross_entropies(hidden_ND, head.values_OI, targets_N.to(hidden_ND.device(), /*non_blocking=*/true),
-                               {counts.begin(), counts.end()}, aten::inner_type(hidden_ND, compute), soft_cap);
+  EK_CHECK(!head.scales_O.defined(), kInternal, "engine aten takes a head of a float type");
+  const auto targets = targets_N.to(hidden_ND.device(), /*non_blocking=*/true);
+  const auto type = aten::inner_type(hidden_ND, compute);
+  if (trains(head, counts)) return aten::trained_cross_entropy(hidden_ND, head.values_OI, targets, type, soft_cap);
+  return aten::cross_entropies(hidden_ND, head.values_OI, targets, {counts.begin(), counts.end()}, type, soft_cap);
 }
 
 at::Tensor sums_by_kernels(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                            std::span<const int64_t> counts, const Compute& compute, double soft_cap) {
   const auto& head_VD = head.values_OI;
-  const bool grad = c10::GradMode::is_enabled();
-  const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
-  EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
-           " sums");
+  const Wanted want{c10::GradMode::is_enabled() && hidden_ND.requires_grad(), trains(head, counts)};
   return CrossEntropyNode::apply(
       hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
       LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}, soft_cap});

@@ -152,11 +152,14 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     if (ctx->needs_input_grad(kWeights))
       out[kWeights] = (h_SF * dh_SF).sum(1, false, sum_type(dh_SF)).index_select(0, all[kPlace]).view_as(all[kWeights]);
     const auto w_S1 = all[kWeights].view({-1}).index_select(0, all[kOrder]).unsqueeze(1);
+    if (ctx->needs_input_grad(kDown)) out[kDown] = grouped_outer(dy_SD, h_SF * w_S1, slots);
     const auto down = factors_of(all, scalings, 2, 2);
     if (!down.pairs.empty())  // weighted here, because the product is small
       put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, slots, all, out);
     const auto dgu = through_swiglu(dh_SF.mul_(w_S1), silu_SF, g_SF, u_SF);
     const auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);
+    if (ctx->needs_input_grad(kGateUp))
+      out[kGateUp] = grouped_outer(dgu, all[kX].index_select(0, all[kToken]), slots);
     const auto gate_up = factors_of(all, scalings, 0, 1);
     if (!gate_up.pairs.empty())
       put_gradients(ctx, gate_up, {all[kX].index_select(0, all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, slots, all, out);

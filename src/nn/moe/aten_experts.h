@@ -32,7 +32,8 @@ struct LayerFactors {
 void pack_layers(std::span<LayerFactors> layers, at::ScalarType type);
 
 /// Computes nn::experts(). Saved for backward: x, and per token-choice the outputs of gate and up and x A^T.
-/// \param gate_up  [E, 2 F, D], the rows of gate, then those of up; frozen \param down  [E, D, F]; frozen
+/// \param gate_up  [E, 2 F, D], the rows of gate, then those of up \param down  [E, D, F]; both get a gradient if they
+/// require one, zeros for an expert without a token
 /// \param factors  packed by pack_layers() with the same `type` after the last change of the adapters. A layer that was
 /// not packed is computed without LoRA.
 /// \param numbers  index tensors that all layers of a pass share; empty: the call makes its own

@@ -11,6 +11,7 @@
 #include "nn/dense/gradients.h"
 #include "nn/kernels/layers/expert_batch.h"
 #include "nn/moe/aten_experts.h"
+#include "nn/moe/aten_trained_stack.h"
 
 namespace evenkeel::nn {
 namespace {
@@ -278,8 +279,9 @@ at::Tensor experts_by_aten(const at::Tensor& x_TD, const Routing& routing, const
   EK_CHECK(gate_up.defined() && gate_up.sizes() == at::IntArrayRef({count, 2 * width, hidden}) && down.defined() &&
                down.sizes() == at::IntArrayRef({count, hidden, width}),
            kInternal, "engine aten: the matrices of ", count, " experts lie in no stack");
-  EK_CHECK(!gate_up.requires_grad() && !down.requires_grad(), kInternal, "engine aten trains no experts");
-  return aten::experts(x_TD, routing, gate_up, down, factors, numbers, aten::inner_type(x_TD, compute));
+  return aten::experts(x_TD, routing, aten::trained_stack(gate_up, {{weights.gate, 0}, {weights.up, width}}),
+                       aten::trained_stack(down, {{weights.down, 0}}), factors, numbers,
+                       aten::inner_type(x_TD, compute));
 }
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
