@@ -138,7 +138,7 @@ models::BaseStorage storage_of(const PretrainConfig::Model& model) {
   return storage;
 }
 
-/// Copies tensors to the processor. Those that are there are not copied.
+/// Copies tensors to the processor. Those that are there already are not copied.
 TensorMap on_processor(TensorMap tensors) {
   for (auto& [name, tensor] : tensors) tensor = tensor.to(at::kCPU);
   return tensors;
@@ -288,7 +288,7 @@ class Pretraining {
   void save_checkpoint(int64_t step) const {
     TensorMap state = optimizer_->state();
     for (const auto& [name, tensor] : named_) state["model." + name] = tensor.detach();
-    folder_.save(step, on_processor(std::move(state)));
+    folder_.save(step, state);
   }
 
   int64_t load_checkpoint() {

@@ -100,7 +100,7 @@ struct PretrainConfig {
 };
 
 /// Estimates the memory of the machine that pretrain() will need. All weights are trained, in float32. On a GPU, only
-/// the text and the copy for a checkpoint are in this memory. REQUIRES Model::settle()
+/// the text and a copy of the weights are in this memory. REQUIRES Model::settle()
 /// \throws kCheckpoint when model.config is invalid
 models::MemoryPlan memory_plan(const PretrainConfig& config);
 /// Estimates the memory that pretrain() will need on a GPU. \throws as memory_plan()

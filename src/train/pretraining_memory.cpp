@@ -50,7 +50,7 @@ models::MemoryPlan memory_plan(const PretrainConfig& config) {
   const int64_t weights = weight_bytes(*model);
   models::MemoryPart text{"text and tokens", text_bytes(config), "data.documents or data.files"};
   if (names_gpu(config.model.device))
-    return {.parts = {text, {"a checkpoint's weights and moments", 3 * weights, "the model's size"}}, .mapped = 0};
+    return {.parts = {text, {"weights, when they are drawn and written", weights, "the model's size"}}, .mapped = 0};
   const bool by_operators = config.model.compute().engine == nn::Engine::kAten;
   return {.parts = {state(weights), text,
                     activations(config, model->spec(),
