@@ -42,6 +42,7 @@ import math
 import os
 import pathlib
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,11 +152,17 @@ class Check:
         part.write_text(json.dumps(self.figures, indent=1) + "\n")
         part.replace(self.options.out)
 
+    def new_folder(self, name):
+        """Returns the path of a folder of --work, which an earlier check may have left there: it is removed."""
+        folder = self.options.work / name
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
     @property
     def model(self):
         folder = self.options.work / "model"
         if not folder.exists():
-            checkpoint.write(self.config, folder, self.device, self.options.tokenizer)
+            checkpoint.write(self.config, self.new_folder("model.part"), self.device, self.options.tokenizer).rename(folder)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
         return folder

@@ -1,5 +1,5 @@
-/// \file  Launches an empty kernel with the CUDA driver's own functions, by itself and as the nodes of a graph. It needs
-/// the driver's library only, no toolkit: the kernel is text that the driver compiles.
+/// \file  Launches an empty kernel with the CUDA driver's own functions, by itself and as the nodes of a graph. It
+/// needs the driver's library only, no toolkit: the kernel is text that the driver compiles.
 #pragma once
 
 #include <dlfcn.h>
@@ -16,16 +16,14 @@ namespace evenkeel::bench {
 /// used the device before, which makes the context.
 class DriverLaunches {
  public:
-  /// Returns nothing where there is no driver, as on a machine without a GPU. \throws Error{kInternal} naming a function
-  /// that failed
+  /// Returns nothing where there is no driver, as on a machine without a GPU.
+  /// \throws Error{kInternal} naming a function that failed
   static std::unique_ptr<DriverLaunches> open() {
     void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     return library == nullptr ? nullptr : std::unique_ptr<DriverLaunches>(new DriverLaunches(library));
   }
 
-  void launch() const {
-    check(launch_(function_, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr), "cuLaunchKernel");
-  }
+  void launch() const { check(launch_(function_, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr), "cuLaunchKernel"); }
   void wait() const { check(wait_(stream_), "cuStreamSynchronize"); }
   /// Records `nodes` launches as the graph that replay() starts.
   void capture(int nodes) {
@@ -40,7 +38,7 @@ class DriverLaunches {
 
  private:
   explicit DriverLaunches(void* library) {
-    const std::string text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+    const std::string text = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
     void* module = nullptr;
     check(function<int(void**, const void*)>(library, "cuModuleLoadData")(&module, text.c_str()), "cuModuleLoadData");
     check(function<int(void**, void*, const char*)>(library, "cuModuleGetFunction")(&function_, module, "nothing"),
@@ -63,9 +61,7 @@ class DriverLaunches {
     EK_CHECK(found != nullptr, kInternal, "the CUDA driver has no function ", name);
     return found;
   }
-  static void check(int result, const char* what) {
-    EK_CHECK(result == 0, kInternal, what, " returned ", result);
-  }
+  static void check(int result, const char* what) { EK_CHECK(result == 0, kInternal, what, " returned ", result); }
 
   void *function_ = nullptr, *stream_ = nullptr, *graph_ = nullptr;
   Launch* launch_ = nullptr;

@@ -38,7 +38,7 @@ def run_launch(check, figures):
 def federated(check, name, clients, steps, *settings):
     """Returns the arguments of a round of clients that train `steps` steps each."""
     rows = clients * steps * ROWS_OF_STEP
-    return ["train", ROOT / "bench/device_check/round.toml", "--out", check.options.work / name, "--set", f"model.path={check.model}",
+    return ["train", ROOT / "bench/device_check/round.toml", "--out", check.new_folder(name), "--set", f"model.path={check.model}",
             f"data.limit={rows}", f"clients.count={clients}", *settings]
 
 

@@ -165,7 +165,7 @@ def compare(shape, row):
 
 def round_arguments(check):
     rows = 8 * 16 * (2 if check.tiny else 47)
-    arguments = ["train", ROOT / "bench/device_check/round.toml", "--out", check.options.work / "round", "--device", check.programs_device,
+    arguments = ["train", ROOT / "bench/device_check/round.toml", "--out", check.new_folder("round"), "--device", check.programs_device,
                  "--progress", "json", "--set", f"model.path={check.model}", f"data.limit={rows}"]
     if check.options.data:
         arguments += ["data.task=commonsense", f"data.path={check.options.data}"]
@@ -264,10 +264,10 @@ def killed_run(check, out):
 def run_bits(check, figures):
     figures["hashes"] = []
     for number in range(2):
-        out = check.options.work / f"bits-{number}"
+        out = check.new_folder(f"bits-{number}")
         check.program("evenkeel", *demo_arguments(check, out), limit=60)
         figures["hashes"].append(adapter_hash(out))
-    killed = check.options.work / "killed"
+    killed = check.new_folder("killed")
     figures["killed"] = killed_run(check, killed)
     require(figures["killed"], f"no run was killed between two of its {BIT_ROUNDS} rounds: it had {rounds_in(killed)}")
     check.program("evenkeel", *demo_arguments(check, killed), "--resume", limit=60)

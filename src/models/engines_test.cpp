@@ -305,8 +305,9 @@ void expect_same_weight_gradients(std::string_view family, const Arithmetic& ari
 
 TEST_P(Engines, GiveEveryWeightTheSameGradient) {
   expect_same_weight_gradients(GetParam(), kDoubles, 1e-11, Json::object());
-  expect_same_weight_gradients(GetParam(), kDoubles, 1e-11, {{"hidden_size", 32}, {"intermediate_size", 16},
-                                                             {"num_attention_heads", 4}, {"num_experts_per_tok", 1}});
+  expect_same_weight_gradients(
+      GetParam(), kDoubles, 1e-11,
+      {{"hidden_size", 32}, {"intermediate_size", 16}, {"num_attention_heads", 4}, {"num_experts_per_tok", 1}});
   expect_same_weight_gradients(GetParam(), kSingles, 1e-5, aligned_for(GetParam()));
 }
 

@@ -148,7 +148,8 @@ TensorMap on_processor(TensorMap tensors) {
 void check_same_run(const PretrainConfig& config, const PretrainingFolder& folder) {
   const auto file = folder.begun_with();
   auto begun = config::read<PretrainConfig>(config::Table::load(file));
-  const bool moved = std::tie(begun.model.device, begun.model.engine) != std::tie(config.model.device, config.model.engine);
+  const bool moved =
+      std::tie(begun.model.device, begun.model.engine) != std::tie(config.model.device, config.model.engine);
   begun.model.device = config.model.device, begun.model.engine = config.model.engine;
   EK_CHECK(config::write(begun) == config::write(config), kConfig, "the configuration differs from ", file.string(),
            ", which this run began with");

@@ -115,13 +115,14 @@ void require_memory(const PretrainConfig& config, c10::Device device);
 /// The folder then contains the model (config.json, model.safetensors, tokenizer.json), the config with all keys
 /// (pretrain.toml), and the loss curve with tokens/s (pretrain.jsonl; base/plain/sealed.h). An unfinished run also has
 /// checkpoint.json and, after the first checkpoint, checkpoint-<step>.safetensors. checkpoint.json names that file and
-/// its SHA-256.
+/// its hash.
 /// \param stop  called after every step; if it returns true, a checkpoint is saved and the call returns
 /// \param experts  how the finished model stores its experts
 /// \return false when `stop` ended the call, true when the model is complete
 /// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another config, the
-/// memory is too small, the device does not exist, the text is shorter than one sequence or the tokenizer has more ids than the model; kCheckpoint
-/// naming a damaged file. `out` is not changed in these cases. \throws kNumeric when a loss or gradient is not finite
+/// memory is too small, the device does not exist, the text is shorter than one sequence or the tokenizer has more ids
+/// than the model; kCheckpoint naming a damaged file. `out` is not changed in these cases. \throws kNumeric when a loss
+/// or gradient is not finite
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
               models::ExpertLayout experts = models::ExpertLayout::kOriginal);
 

@@ -60,8 +60,7 @@ models::MemoryPlan memory_plan(const PretrainConfig& config) {
 
 models::MemoryPlan device_memory_plan(const PretrainConfig& config) {
   const auto model = models::load_shape(config.model.config, models::BaseDtype::kFloat32);
-  return {.parts = {models::device_libraries(),
-                    state(weight_bytes(*model)),
+  return {.parts = {models::device_libraries(), state(weight_bytes(*model)),
                     activations(config, model->spec(), models::kept_bytes_of_operators)},
           .mapped = 0};
 }

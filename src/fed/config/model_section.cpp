@@ -80,9 +80,7 @@ void ModelSection::resolve(const config::Table& table) const {
   check_engine([&](std::string_view key) { return table.place_of(key); });
 }
 
-bool ModelSection::uses_operators() const {
-  return nn::engine_on(engine, device) == nn::Engine::kAten;
-}
+bool ModelSection::uses_operators() const { return nn::engine_on(engine, device) == nn::Engine::kAten; }
 
 void ModelSection::check_engine(const std::function<std::string(std::string_view key)>& place_of) const {
   nn::check_engine(engine, device, place_of("engine"));

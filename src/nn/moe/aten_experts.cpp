@@ -158,8 +158,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
       put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, slots, all, out);
     const auto dgu = through_swiglu(dh_SF.mul_(w_S1), silu_SF, g_SF, u_SF);
     const auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);
-    if (ctx->needs_input_grad(kGateUp))
-      out[kGateUp] = grouped_outer(dgu, all[kX].index_select(0, all[kToken]), slots);
+    if (ctx->needs_input_grad(kGateUp)) out[kGateUp] = grouped_outer(dgu, all[kX].index_select(0, all[kToken]), slots);
     const auto gate_up = factors_of(all, scalings, 0, 1);
     if (!gate_up.pairs.empty())
       put_gradients(ctx, gate_up, {all[kX].index_select(0, all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, slots, all, out);
