@@ -141,7 +141,7 @@ def run_peer(check, figures):
         check.store()
 
     check.peer("steps", *step_arguments(check, shapes_of(check)), limit=150, on_line=take)
-    distances = {shape: row["loss_apart"] for shape, row in rows.items() if row.get("loss_apart", 0) > MOST_APART}
+    distances = {shape: row["loss_apart"] for shape, row in rows.items() if isinstance(row, dict) and row.get("loss_apart", 0) > MOST_APART}
     require(not distances, f"losses are apart, allowed {MOST_APART}: {distances}")
 
 
