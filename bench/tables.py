@@ -75,7 +75,7 @@ def gpu(record):
         batch, tokens, k = map(int, shape.split("x"))
         rows[batch * tokens, k] = [f"{batch * tokens:,}", str(k), number(r["ms"], "{:.0f}"), number(r["peer_ms"], "{:.0f}"),
                                    number(r["times_faster"]), number(r["ours"]["peak_gib"], "{:.1f}"),
-                                   number(r["peer"]["peak_gib"], "{:.1f}"), number(r["roofline_ms"], "{:.1f}")]
+                                   number(r["peer"]["peak_gib"], "{:.1f}"), number(r.get("roofline_ms"), "{:.1f}")]
     return markdown(["tokens", "K", "ours, ms", "peer, ms", "peer / ours", "ours, GiB", "peer, GiB", "roofline, ms"], [rows[place] for place in sorted(rows)])
 
 

@@ -16,8 +16,8 @@
 #include <functional>
 #include <string>
 
+#include "base/format/file_seal.h"
 #include "base/format/safetensors.h"
-#include "base/plain/sealed.h"
 
 namespace evenkeel::train {
 
