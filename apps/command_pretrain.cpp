@@ -15,7 +15,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct PretrainFlags {
-  std::string config, out, experts = "original";
+  std::string config, out, device, experts = "original";
   std::vector<std::string> settings;
   bool resume = false;
 };
@@ -24,6 +24,7 @@ std::string resume_line(const PretrainFlags& flags, const std::string& out) {
   std::vector<std::string> words{"pretrain", flags.config};
   for (const auto& setting : flags.settings) words.insert(words.end(), {"--set", setting});
   if (flags.experts != "original") words.insert(words.end(), {"--experts", flags.experts});
+  if (!flags.device.empty()) words.insert(words.end(), {"--device", flags.device});
   words.insert(words.end(), {"--out", out, "--resume"});
   return "interrupted, state saved; resume with: " + command_line(words);
 }
@@ -32,6 +33,7 @@ void run_pretrain(const PretrainFlags& flags) {
   const auto experts = parse_enum<models::ExpertLayout>("--experts", flags.experts);
   auto table = config::Table::load(flags.config);
   for (const auto& setting : flags.settings) table.set(setting);
+  if (!flags.device.empty()) table.set(concat("model.device=\"", flags.device, "\""));
   auto config = config::read<train::PretrainConfig>(table);
   config.model.config = expand_home(config.model.config, "model.config");
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
@@ -64,6 +66,7 @@ void add_pretrain_command(CLI::App& program) {
                    "of the finished model: original (as the family's checkpoints on the hub have them) or fused (as "
                    "transformers 5 computes with them)")
       ->capture_default_str();
+  add_device_flag(*command, flags->device);
   command->add_flag("--resume", flags->resume, "resume from the checkpoint in the output folder");
   command->callback([flags] { run_pretrain(*flags); });
 }

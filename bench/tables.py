@@ -68,15 +68,15 @@ def evaluation(record):
 
 def gpu(record):
     """Draws the table of a step of all 16 layers on a GPU."""
-    rows = []
+    rows = {}
     for shape, r in record["steps"].items():
         if not isinstance(r, dict) or "peer_ms" not in r:
             continue
         batch, tokens, k = map(int, shape.split("x"))
-        rows.append([f"{batch * tokens:,}", str(k), number(r["ms"], "{:.0f}"), number(r["peer_ms"], "{:.0f}"),
-                     number(r["times_faster"]), number(r["ours"]["peak_gib"], "{:.1f}"), number(r["peer"]["peak_gib"], "{:.1f}"),
-                     number(r["roofline_ms"], "{:.1f}")])
-    return markdown(["tokens", "K", "ours, ms", "peer, ms", "peer / ours", "ours, GiB", "peer, GiB", "roofline, ms"], rows)
+        rows[batch * tokens, k] = [f"{batch * tokens:,}", str(k), number(r["ms"], "{:.0f}"), number(r["peer_ms"], "{:.0f}"),
+                                   number(r["times_faster"]), number(r["ours"]["peak_gib"], "{:.1f}"),
+                                   number(r["peer"]["peak_gib"], "{:.1f}"), number(r.get("roofline_ms"), "{:.1f}")]
+    return markdown(["tokens", "K", "ours, ms", "peer, ms", "peer / ours", "ours, GiB", "peer, GiB", "roofline, ms"], [rows[place] for place in sorted(rows)])
 
 
 def gpu_memory(record):

@@ -1,7 +1,8 @@
-// Measures how the upload of one client is stored, by part: conversion to bytes, SHA-256, writing, flushing to disk,
-// and the journal that does them together. Prints one line of JSON with seconds and GB/s of the upload's bytes.
+// Measures how the upload of one client is stored, by part: conversion to bytes, hashing, writing, flushing to disk,
+// and the journal that does them together. Prints one line of JSON: for each number of threads the seconds and GB/s of
+// the upload's bytes, and how many times as fast the last number is as the first.
 //   upload_bench --layers 16 --folder /dev/shm/uploads       OLMoE-1B-7B's adapter of rank 20, 0.78 GB in float32
-//   upload_bench --layers 4 --bfloat16 --threads 2
+//   upload_bench --layers 4 --bfloat16 --threads 1 2
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -11,6 +12,7 @@
 #include <iostream>
 #include <limits>
 
+#include "base/format/fingerprint.h"
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -26,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Job {
   int64_t layers = 16, hidden = 2048, width = 1024, experts = 64, rank = 20, repeats = 3;
-  int threads = 2;
+  std::vector<int> threads{1, 2};
   bool bfloat16 = false;
   std::string folder;
 };
@@ -80,8 +82,8 @@ double store_seconds(const fs::path& folder, const lora::DeferredPayload& upload
   return seconds_of([&] { journal.store(record, upload, {}); });
 }
 
-OrderedJson run(const Job& job) {
-  at::set_num_threads(job.threads);
+OrderedJson seconds_with(const Job& job, int threads, double& gbyte) {
+  at::set_num_threads(threads);
   const testing::TemporaryFolder temporary;
   const fs::path folder = job.folder.empty() ? temporary.path() : fs::path(job.folder);
   make_folders(folder);
@@ -93,7 +95,7 @@ OrderedJson run(const Job& job) {
   const auto write = [&] { write_file(file, text_of(encoded.bytes)); };
   OrderedJson seconds;
   seconds["encode"] = least(job, [&] { return seconds_of([&] { lora::encode(payload, dtype, {}); }); });
-  seconds["sha256"] = least(job, [&] { return seconds_of([&] { sha256(text_of(encoded.bytes)); }); });
+  seconds["hash"] = least(job, [&] { return seconds_of([&] { fingerprint_of_bytes(text_of(encoded.bytes)); }); });
   seconds["write"] = least(job, [&] {
     remove_path(file);
     return seconds_of(write);
@@ -108,10 +110,23 @@ OrderedJson run(const Job& job) {
   seconds["journal, in the background: caller"] =
       least(job, [&] { return store_seconds(journal, upload, std::numeric_limits<int64_t>::max()); });
   remove_path(journal);
-  const double gbyte = 1e-9 * static_cast<double>(encoded.size());
-  OrderedJson rates;
-  for (const auto& [name, value] : seconds.items()) rates[name] = gbyte / value.get<double>();
-  return {{"gbyte", gbyte}, {"threads", job.threads}, {"seconds", seconds}, {"gbyte_per_second", rates}};
+  gbyte = 1e-9 * static_cast<double>(encoded.size());
+  return seconds;
+}
+
+OrderedJson run(const Job& job) {
+  OrderedJson result{{"gbyte", 0.0}}, all, rates, times_as_fast;
+  double gbyte = 0;
+  for (const int threads : job.threads) {
+    const auto name = std::to_string(threads);
+    all[name] = seconds_with(job, threads, gbyte);
+    for (const auto& [part, value] : all[name].items()) rates[name][part] = gbyte / value.get<double>();
+  }
+  const auto &first = all[std::to_string(job.threads.front())], &last = all[std::to_string(job.threads.back())];
+  for (const auto& [part, value] : first.items()) times_as_fast[part] = value.get<double>() / last[part].get<double>();
+  result["gbyte"] = gbyte;
+  result["seconds"] = all, result["gbyte_per_second"] = rates, result["times_as_fast"] = times_as_fast;
+  return result;
 }
 
 }  // namespace
@@ -126,7 +141,7 @@ int main(int argc, char** argv) {
   program.add_option("--width", job.width);
   program.add_option("--experts", job.experts);
   program.add_option("--rank", job.rank);
-  program.add_option("--threads", job.threads);
+  program.add_option("--threads", job.threads, "numbers of threads, one after another")->capture_default_str();
   program.add_option("--repeats", job.repeats);
   program.add_option("--folder", job.folder, "default: a temporary one");
   program.add_flag("--bfloat16", job.bfloat16, "transport in 16 bits");

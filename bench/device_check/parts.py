@@ -1,7 +1,6 @@
 """The parts of a device check. Each takes the check and the dictionary that its figures go into, which is stored when a
 part ends early too.
 """
-import hashlib
 import json
 import math
 import pathlib
@@ -13,18 +12,22 @@ import time
 import torch
 
 import ceilings
+import first_parts
 import roofline
 import table2
+from figures import adapter_hash, require
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WARM_UP, STEPS, RANK = 2, 8, 20
 MOST_APART = 0.01  # of losses beside the peer's, relative; 1.5e-4 were measured on an H200
 TOP_KS = (1, 2, 4, 8)
-SHAPES = [f"{batch}x{length}x{k}" for batch, length in ((1, 256), (8, 256), (8, 512)) for k in TOP_KS]
+BENCH_SHAPES = ["8x256x1", "8x256x8", "8x512x8"]  # these first, because the time may end before the others
+SHAPES = BENCH_SHAPES + [shape for batch, length in ((1, 256), (8, 256), (8, 512)) for k in TOP_KS
+                         if (shape := f"{batch}x{length}x{k}") not in BENCH_SHAPES]
 LARGE_SHAPES = [f"{batch}x512x{k}" for batch in (16, 32) for k in TOP_KS]  # for the table of memory, without the peer
-PROFILED = ["1x256x1", "8x512x8"]
 TINY_SHAPES = ["2x32x1", "2x32x8"]
-PROMPTS = [f"{batch}x{k}" for batch in (32, 128, 512) for k in (1, 8)]
+PROMPTS = ["128x1", "128x8", "512x8"]
+TESTED_FAMILIES = ("olmoe", "qwen3_moe", "deepseek_v3", "llama", "gemma2")  # all of them take longer than there is time
 EVALUATED = [*(f"128x{k}" for k in TOP_KS), "32x8", "512x8"]
 BUILTIN_TASKS = ("builtin:facts", "builtin:tools")
 BIT_ROUNDS = 3  # of the runs whose bits are compared; one is killed after the first
@@ -49,7 +52,8 @@ def run_ceilings(check, figures):
 
 
 def run_tests(check, figures):
-    chosen = {"nn_test": "Aten*:*TestDevice*", "scoring_test": "*TestDevice*", "models_test": "*Engines*:*TestDevice*"}
+    families = ":".join(f"*Engines*/{family}" for family in TESTED_FAMILIES)
+    chosen = {"nn_test": "Aten*:*TestDevice*", "scoring_test": "*TestDevice*", "models_test": f"{families}:*TestDevice*"}
     figures |= {"tests": 0, "failed_tests": []}
     for program, names in chosen.items():
         told = tests_of(check, program, names)
@@ -60,19 +64,13 @@ def run_tests(check, figures):
     require(not figures["failed_tests"], f"{len(figures['failed_tests'])} of {figures['tests']} tests failed")
 
 
-def require(condition, what):
-    """Ends a part as failed. What was measured before is kept."""
-    if not condition:
-        raise RuntimeError(what)
-
-
 def tests_of(check, program, chosen):
     """Returns GoogleTest's results of the selected tests, even if some failed. Each program must run one or more."""
     result = check.options.work / f"{program}.json"
     result.unlink(missing_ok=True)
     try:
         check.program(program, f"--gtest_filter={chosen}", f"--gtest_output=json:{result}", limit=100,
-                      EVENKEEL_TEST_DEVICE=check.options.device)
+                      EVENKEEL_TEST_DEVICE=check.programs_device)
     except RuntimeError:
         if not result.exists():
             raise
@@ -99,8 +97,8 @@ def run_profile(check, figures):
         check.store()
         show_profile(told["shape"], profile)
 
-    shapes = TINY_SHAPES if check.tiny else PROFILED
-    check.program("train_step", *step_arguments(check, shapes, 5), "--profile", 3, "--engine", "aten", "--device", check.options.device,
+    shapes = TINY_SHAPES if check.tiny else BENCH_SHAPES
+    check.program("train_step", *step_arguments(check, shapes, 5), "--profile", 3, "--engine", "aten", "--device", check.programs_device,
                   limit=90, on_line=take)
 
 
@@ -127,7 +125,7 @@ def run_steps(check, figures):
         print(f"   {shape:10} {row['ms']:8.1f} ms, {told['peak_gib']:.1f} GiB, roofline {row.get('roofline_ms', 0):.1f} ms", flush=True)
 
     shapes = TINY_SHAPES if check.tiny else SHAPES + LARGE_SHAPES
-    check.program("train_step", *step_arguments(check, shapes), "--engine", "aten", "--device", check.options.device, limit=120, on_line=take)
+    check.program("train_step", *step_arguments(check, shapes), "--engine", "aten", "--device", check.programs_device, limit=120, on_line=take)
 
 
 def run_peer(check, figures):
@@ -143,7 +141,7 @@ def run_peer(check, figures):
         check.store()
 
     check.peer("steps", *step_arguments(check, shapes_of(check)), limit=150, on_line=take)
-    distances = {shape: row["loss_apart"] for shape, row in rows.items() if row.get("loss_apart", 0) > MOST_APART}
+    distances = {shape: row["loss_apart"] for shape, row in rows.items() if isinstance(row, dict) and row.get("loss_apart", 0) > MOST_APART}
     require(not distances, f"losses are apart, allowed {MOST_APART}: {distances}")
 
 
@@ -167,7 +165,7 @@ def compare(shape, row):
 
 def round_arguments(check):
     rows = 8 * 16 * (2 if check.tiny else 47)
-    arguments = ["train", ROOT / "bench/device_check/round.toml", "--out", check.options.work / "round", "--device", check.options.device,
+    arguments = ["train", ROOT / "bench/device_check/round.toml", "--out", check.new_folder("round"), "--device", check.programs_device,
                  "--progress", "json", "--set", f"model.path={check.model}", f"data.limit={rows}"]
     if check.options.data:
         arguments += ["data.task=commonsense", f"data.path={check.options.data}"]
@@ -208,7 +206,7 @@ def run_evaluate(check, figures):
     data = ["--data", check.options.data] if check.options.data else []
     tokenizer = check.options.tokenizer
     check.program("generate", check.model, "--tasks", *tasks, *data, "--tokenizer", tokenizer, "--rows", 4 if check.tiny else 64, "--runs",
-                  *([f"4x{k}" for k in TOP_KS] if check.tiny else EVALUATED), "--new", 32, "--engine", "aten", "--device", check.options.device,
+                  *([f"4x{k}" for k in TOP_KS] if check.tiny else EVALUATED), "--new", 32, "--engine", "aten", "--device", check.programs_device,
                   limit=120, on_line=take)
 
 
@@ -233,7 +231,7 @@ def run_generate(check, figures):
         print(f"   {told['shape']:8} prompts x experts: {told['seconds']:.2f} s, {told['peak_gib']:.1f} GiB", flush=True)
 
     check.program("generate", check.model, "--prompts", written_prompts(check, many), "--read-prompts", "--runs", *runs, "--new", 32,
-                  "--engine", "aten", "--device", check.options.device, limit=90, on_line=take)
+                  "--engine", "aten", "--device", check.programs_device, limit=90, on_line=take)
     prompts = written_prompts(check, many if check.tiny else 128)
     told = json.loads(check.peer("generate", check.model, "--prompts", prompts, "--new", 32, "--top-k",
                                  check.config["num_experts_per_tok"], limit=90).splitlines()[-1])
@@ -243,12 +241,8 @@ def run_generate(check, figures):
 
 # Bits --------------------------------------------------------------------------------------------------------------------------------
 
-def adapter_hash(run):
-    return hashlib.sha256((run / "adapter/adapter_model.safetensors").read_bytes()).hexdigest()[:16]
-
-
 def demo_arguments(check, out):
-    return ["train", ROOT / "configs/demo.toml", "--out", out, "--device", check.options.device, "--set", "model.engine=aten",
+    return ["train", ROOT / "configs/demo.toml", "--out", out, "--device", check.programs_device, "--set", "model.engine=aten",
             "model.compute_dtype=auto", f"train.rounds={BIT_ROUNDS}", "data.limit=256", "evaluate.budgets=[1.0]", "evaluate.limit=1"]
 
 
@@ -259,7 +253,7 @@ def rounds_in(run):
 def killed_run(check, out):
     """Kills a run after its first commit. Returns true if it was killed with rounds left."""
     command = [str(check.options.programs / "evenkeel"), *map(str, demo_arguments(check, out))]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=check.environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=check.environment | check.simulated()) as process:
         limit = time.monotonic() + min(60, max(1, check.left()))
         while process.poll() is None and time.monotonic() < limit and not rounds_in(out):
             time.sleep(0.02)
@@ -270,10 +264,10 @@ def killed_run(check, out):
 def run_bits(check, figures):
     figures["hashes"] = []
     for number in range(2):
-        out = check.options.work / f"bits-{number}"
+        out = check.new_folder(f"bits-{number}")
         check.program("evenkeel", *demo_arguments(check, out), limit=60)
         figures["hashes"].append(adapter_hash(out))
-    killed = check.options.work / "killed"
+    killed = check.new_folder("killed")
     figures["killed"] = killed_run(check, killed)
     require(figures["killed"], f"no run was killed between two of its {BIT_ROUNDS} rounds: it had {rounds_in(killed)}")
     check.program("evenkeel", *demo_arguments(check, killed), "--resume", limit=60)
@@ -296,7 +290,10 @@ def run_table2(check, figures):
     print("   " + table2.sentence(figures), flush=True)
 
 
-# Each part with the seconds that it takes at least.
-PARTS = {"ceilings": (run_ceilings, 5), "tests": (run_tests, 20), "profile": (run_profile, 20), "steps": (run_steps, 30),
-         "peer": (run_peer, 60), "round": (run_round, 60), "evaluate": (run_evaluate, 30), "generate": (run_generate, 40),
-         "bits": (run_bits, 25), "table2": (run_table2, 0)}
+# Each part with the seconds that it takes at least and at most. The parts of the first five minutes decide what to build
+# next. The checkpoint is written in the first part that needs it.
+PARTS = {"launch": (first_parts.run_launch, 10, 30), "profile": (run_profile, 30, 75), "methods": (first_parts.run_methods, 40, 90),
+         "replay": (first_parts.run_replay, 15, 40), "workers": (first_parts.run_workers, 40, 90), "ceilings": (run_ceilings, 5, 15),
+         "generate": (run_generate, 25, 60), "cublas": (first_parts.run_cublas, 10, 30), "steps": (run_steps, 25, 60), "peer": (run_peer, 40, 90),
+         "tests": (run_tests, 20, 75), "bits": (run_bits, 25, 60), "round": (run_round, 60, 120), "evaluate": (run_evaluate, 30, 90),
+         "table2": (run_table2, 0, 5)}

@@ -267,6 +267,50 @@ TEST_P(Engines, HoldTheSameWeightsUnderTheSameNames) {
   for (const auto& [name, tensor] : theirs) EXPECT_TRUE(at::equal(ours.at(name).to(at::kCPU), tensor)) << name;
 }
 
+/// Returns the gradient of every weight by its name. A step of pre-training has one micro-batch.
+TensorMap weight_gradients(const CausalLm& model, const nn::Compute& compute) {
+  auto weights = model.parameters();
+  for (auto& [name, weight] : weights) weight.requires_grad_(true);
+  TensorMap sums;
+  // The second pass adds to the gradients of the first one.
+  for (int pass = 0; pass < 2; ++pass) {
+    nn::RoutingByLayer routing;
+    const auto loss = model.loss(data::pack_ids(testing::kSequences), {.compute = compute, .routing = {&routing, 1}});
+    auto total = loss.sum / static_cast<double>(loss.count);
+    if (!routing.empty()) total = total + nn::load_balance_loss(routing) + nn::router_z_loss(routing);
+    total.backward();
+  }
+  for (const auto& [name, weight] : weights)
+    if (weight.grad().defined()) sums[name] = weight.grad();
+  return sums;
+}
+
+void expect_same_weight_gradients(std::string_view family, const Arithmetic& arithmetic, double tolerance,
+                                  const Json& more) {
+  const auto ours_model = aten_model(family, arithmetic.storage, more),
+             theirs_model = testing::make_model(family, arithmetic.storage, more);
+  const auto ours = weight_gradients(*ours_model, {.engine = nn::EngineKind::kAten, .inner = arithmetic.inner}),
+             theirs = weight_gradients(*theirs_model, {});
+  ASSERT_EQ(ours.size(), theirs.size());
+  std::vector<at::Tensor> all_ours, all_theirs;
+  for (const auto& [name, gradient] : theirs) {
+    ASSERT_TRUE(ours.contains(name)) << name;
+    all_ours.push_back(ours.at(name)), all_theirs.push_back(gradient);
+    // Gradients that are rounding alone are compared together with the others.
+    const bool is_rounding = gradient.norm().item<double>() < 1e-6;
+    EXPECT_TRUE(is_rounding || testing::apart_by_norm(all_ours.back(), gradient) < 10 * tolerance) << name;
+  }
+  EXPECT_LT(testing::apart_by_norm(joined(all_ours), joined(all_theirs)), tolerance);
+}
+
+TEST_P(Engines, GiveEveryWeightTheSameGradient) {
+  expect_same_weight_gradients(GetParam(), kDoubles, 1e-11, Json::object());
+  expect_same_weight_gradients(
+      GetParam(), kDoubles, 1e-11,
+      {{"hidden_size", 32}, {"intermediate_size", 16}, {"num_attention_heads", 4}, {"num_experts_per_tok", 1}});
+  expect_same_weight_gradients(GetParam(), kSingles, 1e-5, aligned_for(GetParam()));
+}
+
 TEST_P(Engines, PredictAlikeWithoutGradients) {
   const auto ours = aten_model(GetParam(), BaseDtype::kFloat32, kAligned);
   const auto theirs = testing::make_model(GetParam(), BaseDtype::kFloat32, kAligned);

@@ -5,6 +5,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/log.h"
+#include "base/system/device.h"
 #include "nn/dense/loss.h"
 
 namespace evenkeel::models {
@@ -69,6 +70,19 @@ void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::
   EK_CHECK(result != MemoryVerdict::kTooLarge, kConfig, who, " ", memory_report(plan, memory));
   if (result == MemoryVerdict::kTight) log::warning("[memory] ", who, " ", memory_report(plan, memory));
 }
+
+void require_device_memory(const MemoryPlan& plan, c10::Device device, std::string_view who) {
+  if (device.is_cpu()) return;
+  const auto memory = device_memory(device);
+  require_memory(plan,
+                 {.physical = memory.total,
+                  .available = memory.free,
+                  .address_space = std::numeric_limits<int64_t>::max(),
+                  .limited_by = concat("free on ", device_text(device), ", ", device_identity(device).name)},
+                 concat("on ", device_text(device), " ", who));
+}
+
+MemoryPart device_libraries() { return {"CUDA's libraries and their workspaces", int64_t{1} << 30, ""}; }
 
 int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass) {
   return bytes(kFloat * d(pass.tokens) * (spec.work.kept + chosen(spec, pass) * spec.work.kept_by_expert));

@@ -45,6 +45,12 @@ std::string memory_report(const MemoryPlan& plan, const machine::Memory& memory)
 /// \param who  beginning of the message, e.g. "pre-training"
 /// \throws kConfig with the line of memory_report() when the estimate does not fit
 void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::string_view who);
+/// Compares an estimate with the free memory of a GPU as require_memory() does. Does nothing for the CPU.
+/// \param who  what needs the memory, e.g. "pre-training"
+void require_device_memory(const MemoryPlan& plan, c10::Device device, std::string_view who);
+
+/// Returns the memory of a GPU that a process needs beside its tensors: the CUDA context, kernels and workspaces.
+MemoryPart device_libraries();
 
 /// Describes one pass of a micro-batch through the model.
 struct PassShape {

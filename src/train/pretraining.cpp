@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "base/format/limits.h"
 #include "base/plain/clock.h"
@@ -14,6 +15,7 @@
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
 #include "base/random/random.h"
+#include "base/system/device.h"
 #include "base/system/folder_lock.h"
 #include "data/builtin_text.h"
 #include "models/checkpoint.h"
@@ -129,15 +131,42 @@ void clip_gradients(const std::vector<at::Tensor>& parameters, double limit) {
   if (limit > 0 && norm > limit) at::_foreach_mul_(gradients, limit / norm);
 }
 
+models::BaseStorage storage_of(const PretrainConfig::Model& model) {
+  models::BaseStorage storage(models::BaseDtype::kFloat32);
+  storage.engine = model.compute().engine;
+  storage.device = find_device(model.device, "model.device");
+  return storage;
+}
+
+/// Copies tensors to the processor. Those that are there already are not copied.
+TensorMap on_processor(TensorMap tensors) {
+  for (auto& [name, tensor] : tensors) tensor = tensor.to(at::kCPU);
+  return tensors;
+}
+
+/// Checks that a run began with the same config. The device and the engine may differ.
+void check_same_run(const PretrainConfig& config, const PretrainingFolder& folder) {
+  const auto file = folder.begun_with();
+  auto begun = config::read<PretrainConfig>(config::Table::load(file));
+  const bool moved =
+      std::tie(begun.model.device, begun.model.engine) != std::tie(config.model.device, config.model.engine);
+  begun.model.device = config.model.device, begun.model.engine = config.model.engine;
+  EK_CHECK(config::write(begun) == config::write(config), kConfig, "the configuration differs from ", file.string(),
+           ", which this run began with");
+  if (moved)
+    log::warning("[pretrain] model.device or engine differs from ", file.string(),
+                 ": the model will not have the bits of an uninterrupted run");
+}
+
 class Pretraining {
  public:
   Pretraining(const PretrainConfig& config, const fs::path& out, models::ExpertLayout experts)
       : config_(config),
         experts_(experts),
         folder_(out),
-        model_(models::init_model(config.model.config, models::BaseDtype::kFloat32, config.seed)),
+        model_(models::init_model(config.model.config, storage_of(config.model), config.seed)),
         named_(model_->parameters()),
-        optimizer_(make_optimizer(trainable(), config.train.optimizer)),
+        optimizer_(make_optimizer(trainable(), config.train.optimizer, config.model.compute().engine)),
         texts_(load_text(config)) {
     const auto tokenizer = given_tokenizer(config);
     if (!tokenizer.empty() && !path_exists(folder_.tokenizer()))
@@ -204,8 +233,7 @@ class Pretraining {
     for (int64_t i = 0; i < config_.train.batch_size; ++i)
       sequences.push_back(corpus_->sequence(order.at(step * config_.train.batch_size + i)));
     nn::RoutingByLayer routing;
-    models::ForwardOptions forward;
-    forward.routing = {&routing, 1};
+    const models::ForwardOptions forward{.compute = config_.model.compute(), .routing = {&routing, 1}};
     const auto task = model_->loss(data::pack_ids(sequences), forward);
     auto total = task.sum / static_cast<double>(task.count);
     const double loss = total.item<double>();
@@ -235,9 +263,8 @@ class Pretraining {
       std::vector<std::vector<int64_t>> sequences;
       for (int64_t i = start; i < std::min(start + batch, corpus_->validation()); ++i)
         sequences.push_back(corpus_->held_out(i));
-      models::ForwardOptions forward;
-      forward.router.top_k = top_k;
-      forward.router.gate_norm = gate_norm;
+      const models::ForwardOptions forward{.router = {.top_k = top_k, .gate_norm = gate_norm},
+                                           .compute = config_.model.compute()};
       const auto loss = model_->loss(data::pack_ids(sequences), forward);
       sum += loss.sum.item<double>();
       count += loss.count;
@@ -298,8 +325,9 @@ class Pretraining {
   void finish() {
     record_validation();
     for (auto& [name, tensor] : named_) tensor.requires_grad_(false);
+    const auto weights = on_processor(named_);
     folder_.finish([&](const fs::path& staging) {
-      models::write_checkpoint(staging, model_->config_json(), named_, config_.model.dtype,
+      models::write_checkpoint(staging, model_->config_json(), weights, config_.model.dtype,
                                model_->spec().float32_tensors, models::kShardBytes,
                                models::fused_tensors(model_->all_sites(), experts_));
     });
@@ -332,20 +360,36 @@ void PretrainConfig::Train::resolve(const config::Table& table) const {
   table.check_from_zero("router_z", router_z);
 }
 
-bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
+void PretrainConfig::Model::resolve(const config::Table& table) const {
+  EK_CHECK(!config.empty(), kConfig, table.full_key("config"), " is missing: the config.json of the model to make");
+  table.check(names_compute_device(device), "device", concat('"', device, '"'), "cpu, cuda, cuda:0 and so on, auto");
+  nn::check_engine(engine, device, table.place_of("engine"));
+}
+
+void PretrainConfig::Model::settle() {
+  const bool on_gpu = !find_device(device, "model.device").is_cpu();
+  if (device == "auto") device = on_gpu ? "cuda" : "cpu";
+  nn::check_engine(engine, device, "");
+  engine = compute().engine == nn::EngineKind::kAten ? nn::EngineChoice::kAten : nn::EngineChoice::kKernels;
+}
+
+bool pretrain(const PretrainConfig& given, const std::filesystem::path& out, bool resume, const StopRequest& stop,
               models::ExpertLayout experts) {
-  models::require_memory(memory_plan(config), machine::memory(), "pre-training");
-  const std::string resolved = config::write(config);
+  auto config = given;
+  config.model.settle();
+  const auto device = find_device(config.model.device, "model.device");
+  settle_device(device);
+  require_memory(config, device);
   const PretrainingFolder folder(out);
   const bool begins = folder.is_free();
   EK_CHECK(begins || resume, kIo, out.string(), ": exists already and is not empty; choose another --out");
-  if (!begins) folder.check_resumable(resolved);
+  if (!begins) check_same_run(config, folder);
   /// Reads all input before `out` is created, so that an input error leaves no folder.
   Pretraining pretraining(config, out, experts);
   make_folders(out);
   const FolderLock lock(out);
   EK_CHECK(begins == folder.is_free(), kIo, out.string(), " has changed meanwhile, another process was at it");
-  if (begins) folder.begin(resolved);
+  if (begins) folder.begin(config::write(config));
   if (!folder.finished()) return pretraining.run(stop);
   folder.remove_old_checkpoint();
   return true;

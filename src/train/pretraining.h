@@ -13,6 +13,7 @@
 #include "base/system/interrupt.h"
 #include "models/causal_lm.h"
 #include "models/memory_plan.h"
+#include "nn/compute/engine_choice.h"
 #include "tokenizer/tokenizer.h"
 #include "train/optimizer.h"
 #include "train/rate_schedule.h"
@@ -28,14 +29,22 @@ struct PretrainConfig {
     std::string config;     ///< path of a config.json of any family; it says shape and experts per token
     std::string tokenizer;  ///< path of a tokenizer.json or its folder; empty: a tokenizer is trained on the text
     models::BaseDtype dtype = models::BaseDtype::kBFloat16;
+    std::string device = "cpu";
+    nn::EngineChoice engine = nn::EngineChoice::kAuto;
     void visit(auto& field) {
       field("config", config, "config.json of the new model, of a family in `evenkeel list models`");
       field("tokenizer", tokenizer, "tokenizer.json to use; empty: one is trained on the text to fill vocab_size");
       field("dtype", dtype, "precision of the saved weights (training itself is float32)");
+      field("device", device, "device of weights and training: cpu, cuda, cuda:N, or auto (a GPU if there is one)");
+      field("engine", engine,
+            "operators: kernels (this program's, CPU only), aten (LibTorch's, any device), or auto (aten on a GPU, "
+            "otherwise kernels)");
     }
-    void resolve(const config::Table& table) const {
-      EK_CHECK(!config.empty(), kConfig, table.full_key("config"), " is missing: the config.json of the model to make");
-    }
+    void resolve(const config::Table& table) const;
+    /// Replaces "auto" in device and engine. \throws kConfig as find_device(), and for the kernels on a GPU
+    void settle();
+    /// Returns the engine, which computes in float32. REQUIRES settle()
+    nn::Compute compute() const { return {.engine = nn::engine_on(engine, device)}; }
   } model;
 
   struct Data {
@@ -90,23 +99,30 @@ struct PretrainConfig {
   void resolve(const config::Table& table) const { table.check_integer("seed", seed, 0, limits::kAny); }
 };
 
-/// Estimates the memory that pretrain() will need. All weights are trained, in float32.
+/// Estimates the memory of the machine that pretrain() will need. All weights are trained, in float32. On a GPU, only
+/// the text and a copy of the weights are in this memory. REQUIRES Model::settle()
 /// \throws kCheckpoint when model.config is invalid
 models::MemoryPlan memory_plan(const PretrainConfig& config);
+/// Estimates the memory that pretrain() will need on a GPU. \throws as memory_plan()
+models::MemoryPlan device_memory_plan(const PretrainConfig& config);
+/// Compares both estimates with what is there. \throws kConfig when one does not fit
+void require_memory(const PretrainConfig& config, c10::Device device);
 
 /// Trains a model and writes it to the folder `out`, which is locked during the call. Without `resume`, `out` must be
 /// missing or empty. With it, training continues from the checkpoint in `out`, and the result equals that of an
-/// uninterrupted run to the bit. A run without a checkpoint starts again from step 0. A finished run is left as it is.
+/// uninterrupted run to the bit on the same device and engine. These two may differ from those of the beginning, which
+/// is a warning. A run without a checkpoint starts again from step 0. A finished run is left as it is.
 /// The folder then contains the model (config.json, model.safetensors, tokenizer.json), the config with all keys
 /// (pretrain.toml), and the loss curve with tokens/s (pretrain.jsonl; base/plain/sealed.h). An unfinished run also has
 /// checkpoint.json and, after the first checkpoint, checkpoint-<step>.safetensors. checkpoint.json names that file and
-/// its SHA-256.
+/// its hash.
 /// \param stop  called after every step; if it returns true, a checkpoint is saved and the call returns
 /// \param experts  how the finished model stores its experts
 /// \return false when `stop` ended the call, true when the model is complete
 /// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another config, the
-/// memory is too small, the text is shorter than one sequence or the tokenizer has more ids than the model; kCheckpoint
-/// naming a damaged file. `out` is not changed in these cases. \throws kNumeric when a loss or gradient is not finite
+/// memory is too small, the device does not exist, the text is shorter than one sequence or the tokenizer has more ids
+/// than the model; kCheckpoint naming a damaged file. `out` is not changed in these cases. \throws kNumeric when a loss
+/// or gradient is not finite
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
               models::ExpertLayout experts = models::ExpertLayout::kOriginal);
 

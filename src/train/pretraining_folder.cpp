@@ -46,11 +46,10 @@ bool PretrainingFolder::finished() const {
   return path_exists(folder_ / "config.json") && !path_exists(folder_ / kMarker);
 }
 
-void PretrainingFolder::check_resumable(const std::string& resolved) const {
-  const auto file = folder_ / kResolved;
+fs::path PretrainingFolder::begun_with() const {
+  auto file = folder_ / kResolved;
   EK_CHECK(path_exists(file), kIo, folder_.string(), " cannot be resumed: ", kResolved, " is missing");
-  EK_CHECK(read_file(file) == resolved, kConfig, "the configuration differs from ", file.string(),
-           ", which this run began with");
+  return file;
 }
 
 void PretrainingFolder::begin(const std::string& resolved) const {

@@ -16,8 +16,8 @@
 #include <functional>
 #include <string>
 
+#include "base/format/file_seal.h"
 #include "base/format/safetensors.h"
-#include "base/plain/sealed.h"
 
 namespace evenkeel::train {
 
@@ -35,10 +35,8 @@ class PretrainingFolder {
   bool is_free() const;
   /// Returns true if the run is complete: the folder has a config.json and no marker. Other files are not looked at.
   bool finished() const;
-  /// Checks that a run with the same config has started.
-  /// \param resolved  the config with all keys, as TOML
-  /// \throws kIo when no run has started; kConfig when the config differs
-  void check_resumable(const std::string& resolved) const;
+  /// Returns the path of the config that the run began with. \throws kIo when no run has started
+  std::filesystem::path begun_with() const;
 
   /// Starts a run: writes the marker of step 0 and pretrain.toml. REQUIRES is_free().
   void begin(const std::string& resolved) const;

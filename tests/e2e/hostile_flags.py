@@ -179,6 +179,7 @@ BAD = {
         "--set": [("seed", ["--set", "a.b=value"])],
         "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])],
         "--experts": [("both", ["--experts", "both", "original", "fused"])],
+        "--device": DEVICES,
         "--resume": [],
     },
     "export": {

@@ -11,9 +11,11 @@ import signal
 import struct
 import subprocess
 import time
+import tomllib
 
 import pytest
 
+from test_device import curve, pretraining
 from test_federation import Processes, free_port, keygen, node_arguments, wait_for
 from test_output import tiny_encoder
 from test_resume import expect_same_run
@@ -174,6 +176,46 @@ def test_the_host_waits_for_the_gpu_at_most_once_a_step(tiny_model, tmp_path):
     (fewer, least), (more, most) = waits(1.0), waits(3.0)
     assert more >= fewer + 20
     assert 0 < (most - least) / (more - fewer) <= 1
+
+
+def test_pretraining_on_a_gpu_is_that_of_the_processor(tiny_model, tmp_path):
+    """Losses of the kernels, of LibTorch's operators on the processor and of those on the GPU are within 1e-4."""
+    file = pretraining(tmp_path, tiny_model)
+    on_gpu("pretrain", file, "--out", tmp_path / "gpu", counts=tmp_path / "counts")
+    succeed("pretrain", file, "--out", tmp_path / "operators", "--set", "model.engine=aten")
+    succeed("pretrain", file, "--out", tmp_path / "kernels")
+    gpu, operators, kernels = (curve(tmp_path / name) for name in ("gpu", "operators", "kernels"))
+    assert len(gpu) > 12 and gpu == pytest.approx(operators, abs=1e-4) and gpu == pytest.approx(kernels, abs=1e-4)
+    assert struct.unpack("5q", (tmp_path / "counts").read_bytes())[0] > 1000  # operators of the GPU
+    model = tomllib.loads((tmp_path / "gpu/pretrain.toml").read_text())["model"]
+    assert (model["device"], model["engine"]) == ("cuda", "aten")
+
+
+def test_pretraining_on_a_gpu_goes_on_from_its_checkpoint_to_the_same_bits(tiny_model, tmp_path):
+    file = pretraining(tmp_path, tiny_model)
+    words = ["pretrain", file, "--set", "train.steps=40", "--out"]
+    on_gpu(*words, tmp_path / "straight")
+    process = start(*words, tmp_path / "broken", "--device", "cuda")
+    end = time.monotonic() + 600
+    while not list((tmp_path / "broken").glob("checkpoint-*.safetensors")) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    error = process.communicate()[1]
+    assert process.returncode == 130 and "--device cuda --out" in error, error
+    shutil.copytree(tmp_path / "broken", tmp_path / "moved")
+    on_gpu(*words, tmp_path / "broken", "--resume")
+    assert (tmp_path / "broken/model.safetensors").read_bytes() == (tmp_path / "straight/model.safetensors").read_bytes()
+    assert "model.device or engine differs" in succeed(*words, tmp_path / "moved", "--resume").stderr
+    assert curve(tmp_path / "moved") == pytest.approx(curve(tmp_path / "straight"), abs=1e-4)
+
+
+def test_a_pretraining_that_does_not_fit_a_gpu_is_refused(tiny_model, tmp_path):
+    done = run("pretrain", pretraining(tmp_path, tiny_model), "--out", tmp_path / "run", "--device", "cuda", mib=512)
+    one_line(done, "on cuda:0 pre-training needs about", "0.5 GiB are available")
+    assert not (tmp_path / "run").exists()
+    done = run("pretrain", pretraining(tmp_path, tiny_model), "--out", tmp_path / "run", "--device", "cuda:1")
+    one_line(done, "model.device is cuda:1")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_that_does_not_fit_a_gpu_is_refused(tiny_model, tmp_path):

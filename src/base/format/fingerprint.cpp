@@ -192,8 +192,42 @@ std::string tree_digest(const fs::path& path) {
       hash_piece(file, piece * kTreePiece, std::min(bytes, (piece + 1) * kTreePiece), buffer,
                  digests.data() + static_cast<size_t>(piece) * kDigestBytes);
   });
+  return tree_of(std::move(digests), bytes);
+}
+
+PieceDigests piece_digests(std::string_view piece) {
+  Sha256Streams streams;
+  const size_t whole = piece.size() / Sha256Streams::kBlock * Sha256Streams::kBlock;
+  if (whole > 0) streams.update(piece.substr(0, whole));
+  if (whole < piece.size()) {
+    std::string rest(piece.substr(whole));
+    rest.resize(Sha256Streams::kBlock, '\0');
+    streams.update(rest);
+  }
+  return streams.finish();
+}
+
+std::string tree_of(std::string digests, int64_t bytes) {
   for (int byte = 0; byte < 8; ++byte) digests += static_cast<char>(bytes >> (8 * byte));
   return sha256(digests);
+}
+
+Fingerprint read_fingerprint(const fs::path& file) {
+  if (static_cast<int64_t>(evenkeel::file_size(file)) <= kTreePiece) return {kWholeDigest, sha256_file(file)};
+  return {kTreeDigest, tree_digest(file)};
+}
+
+Fingerprint fingerprint_of_bytes(std::string_view bytes) {
+  if (static_cast<int64_t>(bytes.size()) <= kTreePiece) return {kWholeDigest, sha256(bytes)};
+  const auto pieces = (static_cast<int64_t>(bytes.size()) + kTreePiece - 1) / kTreePiece;
+  std::string digests(static_cast<size_t>(pieces) * kDigestBytes, '\0');
+  at::parallel_for(0, pieces, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const auto piece = piece_digests(bytes.substr(static_cast<size_t>(i * kTreePiece), kTreePiece));
+      std::memcpy(digests.data() + static_cast<size_t>(i) * kDigestBytes, piece.data(), kDigestBytes);
+    }
+  });
+  return {kTreeDigest, tree_of(std::move(digests), static_cast<int64_t>(bytes.size()))};
 }
 
 Fingerprint fingerprint_of(const fs::path& file) {

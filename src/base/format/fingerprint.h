@@ -4,6 +4,8 @@
 /// who can write to the cache folder.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -19,6 +21,7 @@ namespace evenkeel {
 struct Fingerprint {
   std::string_view kind;  ///< kWholeDigest for files of at most kTreePiece bytes, else kTreeDigest
   std::string digest;     ///< 64 hex digits
+  bool operator==(const Fingerprint&) const = default;
 };
 /// Names of the two kinds: the SHA-256 of the file, and tree_digest().
 inline constexpr std::string_view kWholeDigest = "sha256", kTreeDigest = "sha256_tree";
@@ -35,6 +38,18 @@ Fingerprint fingerprint_of(const std::filesystem::path& file);
 /// SHA-256 of all digests in order, 32 bytes each, followed by the length of the file as 8 bytes, little-endian.
 /// \throws kIo.
 std::string tree_digest(const std::filesystem::path& file);
+
+/// Returns the fingerprint of a file, always by reading it. \throws kIo as fingerprint_of()
+Fingerprint read_fingerprint(const std::filesystem::path& file);
+/// Returns the fingerprint of a file with this content, computed on all threads.
+Fingerprint fingerprint_of_bytes(std::string_view bytes);
+
+/// The digests of one piece of tree_digest(), 32 bytes each.
+using PieceDigests = std::array<char, 32 * 16>;
+/// Computes the digests of a piece: kTreePiece bytes, or the rest of a file. For one thread.
+PieceDigests piece_digests(std::string_view piece);
+/// Returns the tree digest of a file of `bytes` bytes from the digests of its pieces, in their order.
+std::string tree_of(std::string digests, int64_t bytes);
 
 /// Returns true when the last change of a file is at least two seconds before `now`. Timestamps of some file systems
 /// have a resolution of two seconds, so a further change within that time may not be visible. Results for files that

@@ -154,6 +154,16 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, file_); }
 
+void AtomicFile::write_at(int64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    if (done < 0 && errno == EINTR) continue;
+    EK_CHECK(done > 0, kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
+    offset += done;
+    bytes.remove_prefix(static_cast<size_t>(done));
+  }
+}
+
 void AtomicFile::commit() {
   EK_CHECK(::fsync(descriptor_) == 0, kIo, file_.string(), ": cannot be flushed: ", os_error_text(errno));
   place();

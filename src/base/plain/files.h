@@ -58,6 +58,9 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   /// Appends bytes to the temporary file. \throws kIo naming the file, e.g. when the disk is full.
   void write(std::string_view bytes);
+  /// Writes bytes at a place of the temporary file, which grows as needed. Several threads may write at different
+  /// places at once. \throws kIo as write()
+  void write_at(int64_t offset, std::string_view bytes);
   /// Flushes the temporary file to disk, renames it, and flushes the folder.
   /// \throws kIo. If the first flush or the rename fails, the old file is unchanged. If only the folder cannot be
   /// flushed, the new file is already in place.

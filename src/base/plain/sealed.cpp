@@ -105,38 +105,4 @@ FileIdentity FileIdentity::of(const fs::path& file) {
   return {status.st_dev, status.st_ino, status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
 }
 
-FileSeal FileSeal::of(const fs::path& file) {
-  const auto before = FileIdentity::of(file);
-  return {file.filename().string(), before.bytes, sha256_file(file), before};
-}
-
-FileSeal FileSeal::of(const fs::path& file, std::string_view bytes) {
-  const auto before = FileIdentity::of(file);
-  return {file.filename().string(), static_cast<int64_t>(bytes.size()), evenkeel::sha256(bytes), before};
-}
-
-void FileSeal::check(const fs::path& folder) const {
-  const auto file = folder / name;
-  if (hashed && *hashed == FileIdentity::of(file)) return;
-  EK_CHECK(sha256_file(file) == sha256, kCheckpoint, file.string(), ": damaged: its ", evenkeel::file_size(file),
-           " bytes are not the ", bytes, " that were written");
-}
-
-OrderedJson to_json(const std::vector<FileSeal>& seals) {
-  OrderedJson json = OrderedJson::object();
-  for (const auto& seal : seals) json[seal.name] = {{"bytes", seal.bytes}, {"sha256", seal.sha256}};
-  return json;
-}
-
-void from_json(const JsonView& json, std::vector<FileSeal>& seals) {
-  for (const auto& seal : json.members())
-    seals.push_back({seal.key(), seal.at("bytes").integer(0), seal.at("sha256").string()});
-}
-
-const FileSeal* find_seal(const std::vector<FileSeal>& seals, std::string_view name) {
-  for (const auto& seal : seals)
-    if (seal.name == name) return &seal;
-  return nullptr;
-}
-
 }  // namespace evenkeel

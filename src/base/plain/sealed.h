@@ -71,32 +71,4 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Length and SHA-256 of a file, as a sealed object in the same folder records them.
-struct FileSeal {
-  std::string name;  ///< file name without its path
-  int64_t bytes = 0;
-  std::string sha256;
-  /// The identity at the time of hashing, set by of() and not stored on disk. If it is unchanged, check() does not read
-  /// the file again.
-  std::optional<FileIdentity> hashed{};
-
-  /// Hashes a file. \throws kIo.
-  static FileSeal of(const std::filesystem::path& file);
-  /// Hashes `bytes`, the content of a file that the caller has just written. Reads only the metadata of the file.
-  /// \throws kIo when there is no such file.
-  static FileSeal of(const std::filesystem::path& file, std::string_view bytes);
-  /// Checks that the file in `folder` has the recorded content. \throws kCheckpoint when it differs, kIo when it is
-  /// missing.
-  void check(const std::filesystem::path& folder) const;
-  /// Compares name, length and SHA-256, not `hashed`.
-  bool operator==(const FileSeal& other) const {
-    return name == other.name && bytes == other.bytes && sha256 == other.sha256;
-  }
-};
-/// Converts seals to and from {"<name>": {"bytes": ..., "sha256": ...}}, a field of a record (base/format/record.h).
-OrderedJson to_json(const std::vector<FileSeal>& seals);
-void from_json(const JsonView& json, std::vector<FileSeal>& seals);
-/// Returns the seal of the file `name`, or null. The pointer refers into `seals`.
-const FileSeal* find_seal(const std::vector<FileSeal>& seals, std::string_view name);
-
 }  // namespace evenkeel

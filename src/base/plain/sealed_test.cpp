@@ -138,31 +138,5 @@ TEST_F(Sealed, LinesBeforeADamagedLineAreReturned) {
   EXPECT_THROW(lines.whole(), Error);
 }
 
-TEST_F(Sealed, ReferencedFilesAreCheckedByHash) {
-  write_file_atomic(file_, "tensors");
-  const Json json = to_json({FileSeal::of(file_)});
-  std::vector<FileSeal> seals;
-  from_json({json, "here"}, seals);
-  const auto* seal = find_seal(seals, "records.jsonl");
-  ASSERT_TRUE(seal);
-  EXPECT_EQ(seal->bytes, 7);
-  EXPECT_NO_THROW(seal->check(temporary_.path()));
-  write_file_atomic(file_, "tensord");
-  EXPECT_NE(testing::refusal([&] { seal->check(temporary_.path()); }).find("records.jsonl: damaged"),
-            std::string::npos);
-  fs::remove(file_);
-  EXPECT_THROW(seal->check(temporary_.path()), Error);
-  EXPECT_FALSE(find_seal(seals, "other"));
-}
-
-TEST_F(Sealed, AHashedFileIsReadAgainOnlyAfterAChange) {
-  write_file_atomic(file_, "tensors");
-  auto seal = FileSeal::of(file_);
-  seal.sha256 = "none that a file has";
-  EXPECT_NO_THROW(seal.check(temporary_.path()));
-  write_file_atomic(file_, "tensors");
-  EXPECT_THROW(seal.check(temporary_.path()), Error);
-}
-
 }  // namespace
 }  // namespace evenkeel

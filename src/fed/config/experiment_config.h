@@ -30,6 +30,7 @@
 #include "methods/aggregation_options.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
+#include "nn/compute/engine_choice.h"
 #include "scoring/bert_score.h"
 #include "scoring/task_evaluation.h"
 #include "train/local_training.h"
@@ -51,17 +52,7 @@ constexpr auto names(ComputeDtype) {
                     config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32},
                     config::EnumName<ComputeDtype>{"measured", ComputeDtype::kMeasured}};
 }
-/// Selects the implementation of the computation.
-enum class EngineChoice {
-  kAuto,     ///< kKernels on a processor, kAten on a GPU
-  kKernels,  ///< EngineKind::kKernels
-  kAten,     ///< EngineKind::kAten
-};
-constexpr auto names(EngineChoice) {
-  return std::array{config::EnumName<EngineChoice>{"auto", EngineChoice::kAuto},
-                    config::EnumName<EngineChoice>{"kernels", EngineChoice::kKernels},
-                    config::EnumName<EngineChoice>{"aten", EngineChoice::kAten}};
-}
+using nn::EngineChoice;
 
 /// Values of this machine for keys that a config leaves open (fed/config/arithmetic.h measures them).
 struct MachineChoices {

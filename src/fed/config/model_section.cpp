@@ -80,14 +80,10 @@ void ModelSection::resolve(const config::Table& table) const {
   check_engine([&](std::string_view key) { return table.place_of(key); });
 }
 
-bool ModelSection::uses_operators() const {
-  return engine == EngineChoice::kAten || (engine == EngineChoice::kAuto && names_gpu(device));
-}
+bool ModelSection::uses_operators() const { return nn::engine_on(engine, device) == nn::EngineKind::kAten; }
 
 void ModelSection::check_engine(const std::function<std::string(std::string_view key)>& place_of) const {
-  EK_CHECK(!names_gpu(device) || engine != EngineChoice::kKernels, kConfig,
-           "model.engine is \"kernels\", which compute on processors, allowed: aten, where model.device is \"", device,
-           '"', place_of("engine"));
+  nn::check_engine(engine, device, place_of("engine"));
   if (!uses_operators()) return;
   const auto where = concat(", where model.engine is aten (model.device ", device, ")");
   EK_CHECK(base_format == models::BaseFormat::kStored, kConfig, "model.base_format is int8, allowed: stored", where,

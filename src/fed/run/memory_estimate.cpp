@@ -261,10 +261,8 @@ models::MemoryPlan with_worst(models::MemoryPlan plan, const std::vector<Parts>&
 }  // namespace
 
 models::MemoryPlan device_memory_plan(const Experiment& e) {
-  constexpr int64_t kLibraries = int64_t{1} << 30;  // CUDA context, kernels, and workspaces of LibTorch
   const int64_t adapter = kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
-  models::MemoryPlan plan{
-      .parts = {{"CUDA's libraries and their workspaces", kLibraries, ""}, {"the base", base_bytes(e), "model.dtype"}}};
+  models::MemoryPlan plan{.parts = {models::device_libraries(), {"the base", base_bytes(e), "model.dtype"}}};
   const auto training = with_merged(e, device_training_moment(e, adapter)),
              scoring = with_merged(e, evaluation_moment(e, adapter));
   for (const auto& parts : {packed_factors(e), encoder(e), sum(training) < sum(scoring) ? scoring : training})
@@ -273,14 +271,7 @@ models::MemoryPlan device_memory_plan(const Experiment& e) {
 }
 
 void require_device_memory(const Experiment& e, c10::Device device) {
-  if (device.is_cpu()) return;
-  const auto memory = device_memory(device);
-  models::require_memory(device_memory_plan(e),
-                         {.physical = memory.total,
-                          .available = memory.free,
-                          .address_space = std::numeric_limits<int64_t>::max(),
-                          .limited_by = concat("free on ", device_text(device), ", ", device_identity(device).name)},
-                         concat("on ", device_text(device), " the run"));
+  models::require_device_memory(device_memory_plan(e), device, "the run");
 }
 
 int64_t merged_bytes_of_round(const Experiment& e) { return merged_bytes(e, 1); }

@@ -1,23 +1,20 @@
 #include "fed/store/journal.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
-#include "base/plain/sha256.h"
+#include "fed/store/hashed_file.h"
 
 namespace evenkeel::fed {
 namespace {
 
 constexpr std::string_view kUploadSuffix = ".upload.safetensors", kMemorySuffix = ".memory.safetensors",
                            kRecordSuffix = ".json";
-constexpr size_t kMostWaiting = 256;               // files, all of which are open for a moment
-constexpr int64_t kTwoThreads = int64_t{1} << 26;  // bytes of an upload that two threads hash and write
-constexpr size_t kPiece = size_t{1} << 24;         // bytes that are hashed while they are written
+constexpr size_t kMostWaiting = 256;  // files, all of which are open for a moment
 
 int64_t bytes_of(const TensorMap& tensors) {
   size_t bytes = 0;
@@ -30,38 +27,6 @@ std::vector<fs::path> uploads_in(const fs::path& journal) {
   std::erase_if(files, [](const fs::path& file) { return !file.filename().string().ends_with(kUploadSuffix); });
   return files;
 }
-
-/// Writes a file that appears whole or not at all, and hashes its bytes.
-class HashedFile {
- public:
-  /// \param two_threads  hash each piece in another thread of the pool while it is written
-  HashedFile(const fs::path& path, bool two_threads) : path_(path), out_(path), two_threads_(two_threads) {}
-
-  void write(std::string_view bytes) {
-    bytes_ += static_cast<int64_t>(bytes.size());
-    for (; !bytes.empty(); bytes.remove_prefix(std::min(kPiece, bytes.size()))) write_piece(bytes.substr(0, kPiece));
-  }
-  /// Renames the file into place, as AtomicFile::place().
-  FileSeal place() {
-    out_.place();
-    const auto identity = FileIdentity::of(path_);
-    return {path_.filename().string(), bytes_, digest_.hex(), identity};
-  }
-
- private:
-  void write_piece(std::string_view piece) {
-    const auto work = [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) i == 0 ? out_.write(piece) : digest_.update(piece);
-    };
-    two_threads_ ? at::parallel_for(0, 2, 1, work) : work(0, 2);
-  }
-
-  fs::path path_;
-  AtomicFile out_;
-  Sha256 digest_{};
-  bool two_threads_;
-  int64_t bytes_ = 0;
-};
 
 /// Removes an upload. The record is removed first, so that every record's files exist.
 void remove_upload(const fs::path& upload) {
@@ -132,7 +97,7 @@ void RoundJournal::write_upload(ClientRecord record, const lora::DeferredPayload
     replaced_.pop_back();
   }
   const auto path = file(record.id, kUploadSuffix);
-  HashedFile out(path, upload.bytes > kTwoThreads);
+  HashedFile out(path, upload.bytes);
   record.up_parts = upload.pass([&](std::string_view bytes) { out.write(bytes); });
   record.files = {out.place()};
   waiting_.push_back(path);

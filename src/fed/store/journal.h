@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/format/file_seal.h"
 #include "base/format/record.h"
 #include "base/plain/sealed.h"
 #include "fed/exchange/upload.h"

@@ -208,7 +208,7 @@ lora::LoraFactors stacked(int64_t experts, int64_t rank, int64_t in, int64_t out
   return {numbers({experts, rank, in}), numbers({experts, rank, out}).transpose(1, 2), {}, 2.0};
 }
 
-/// One upload in the background, one with several pieces and two threads, one whose experts differ in rank.
+/// One upload in the background, one with several pieces, one whose experts differ in rank.
 TEST_F(JournalFolder, TheStoredBytesAreThoseOfTheEncodedPayload) {
   lora::Payload small, large, unequal;
   small.adapters["s"] = factors(1);
@@ -228,7 +228,7 @@ TEST_F(JournalFolder, TheStoredBytesAreThoseOfTheEncodedPayload) {
       EXPECT_EQ(stored.up_parts, encoded.parts);
       EXPECT_EQ(stored.bytes_up, encoded.size());
       ASSERT_EQ(stored.files.size(), 1u);
-      EXPECT_EQ(stored.files[0].sha256, sha256(bytes));
+      EXPECT_EQ(stored.files[0].fingerprint, fingerprint_of_bytes(bytes));
       EXPECT_EQ(stored.files[0].bytes, encoded.size());
     }
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/format/file_seal.h"
 #include "base/format/record.h"
 #include "base/plain/dead_parts.h"
 #include "base/plain/error.h"

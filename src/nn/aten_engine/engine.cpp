@@ -9,6 +9,7 @@
 #include "nn/aten_engine/loss.h"
 #include "nn/aten_engine/pass.h"
 #include "nn/aten_engine/rows.h"
+#include "nn/aten_engine/trained_head.h"
 #include "nn/attention/full_attention.h"
 #include "nn/dense/index.h"
 
@@ -50,12 +51,14 @@ std::vector<LossSum> AtenEngine::cross_entropies(const at::Tensor& hidden_ND, co
                                                  const at::Tensor& targets_N, std::span<const int64_t> counts,
                                                  const Compute& compute, double soft_cap) const {
   check_targets(hidden_ND, head.values_OI, targets_N);
-  EK_CHECK(!head.values_OI.requires_grad() && !head.scales_O.defined(), kInternal,
-           "engine aten takes a frozen head of a float type");
-  return loss_sums(
-      aten::cross_entropies(hidden_ND, head.values_OI, targets_N.to(hidden_ND.device(), /*non_blocking=*/true),
-                            {counts.begin(), counts.end()}, inner_type(hidden_ND, compute), soft_cap),
-      counts);
+  EK_CHECK(!head.scales_O.defined(), kInternal, "engine aten takes a head of a float type");
+  const auto targets = targets_N.to(hidden_ND.device(), /*non_blocking=*/true);
+  const auto type = inner_type(hidden_ND, compute);
+  const auto& head_VD = head.values_OI;
+  return loss_sums(trains_head(head, counts) ? trained_cross_entropy(hidden_ND, head_VD, targets, type, soft_cap)
+                                             : aten::cross_entropies(hidden_ND, head_VD, targets,
+                                                                     {counts.begin(), counts.end()}, type, soft_cap),
+                   counts);
 }
 
 at::Tensor AtenEngine::target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head,

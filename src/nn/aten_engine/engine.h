@@ -5,8 +5,8 @@
 
 namespace evenkeel::nn::aten {
 
-/// Computes with LibTorch's operators. No operator of a training step waits for the device. Weights are of a float type
-/// and frozen, and the experts of a layer lie in two stacks.
+/// Computes with LibTorch's operators. No operator of a training step waits for the device. Weights are of a float
+/// type, and the experts of a layer lie in two stacks.
 class AtenEngine final : public Engine {
  public:
   bool stacks_experts() const override { return true; }

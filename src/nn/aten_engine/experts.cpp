@@ -9,6 +9,7 @@
 
 #include "base/plain/error.h"
 #include "nn/aten_engine/grouped.h"
+#include "nn/aten_engine/trained_stack.h"
 #include "nn/dense/gradients.h"
 
 namespace evenkeel::nn::aten {
@@ -153,11 +154,13 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     if (ctx->needs_input_grad(kWeights))
       out[kWeights] = (h_SF * dh_SF).sum(1, false, sum_type(dh_SF)).index_select(0, all[kPlace]).view_as(all[kWeights]);
     const auto w_S1 = all[kWeights].view({-1}).index_select(0, all[kOrder]).unsqueeze(1);
+    if (ctx->needs_input_grad(kDown)) out[kDown] = grouped_outer(dy_SD, h_SF * w_S1, slots);
     const auto down = factors_of(all, scalings, 2, 2);
     if (!down.pairs.empty())  // weighted here, because the product is small
       put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, slots, all, out);
     const auto dgu = through_swiglu(dh_SF.mul_(w_S1), silu_SF, g_SF, u_SF);
     const auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);
+    if (ctx->needs_input_grad(kGateUp)) out[kGateUp] = grouped_outer(dgu, all[kX].index_select(0, all[kToken]), slots);
     const auto gate_up = factors_of(all, scalings, 0, 1);
     if (!gate_up.pairs.empty())
       put_gradients(ctx, gate_up, {all[kX].index_select(0, all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, slots, all, out);
@@ -238,7 +241,6 @@ void check_stacks(const ExpertWeights& weights) {
   EK_CHECK(gate_up.defined() && gate_up.sizes() == at::IntArrayRef({count, 2 * width, hidden}) && down.defined() &&
                down.sizes() == at::IntArrayRef({count, hidden, width}),
            kInternal, "engine aten: the matrices of ", count, " experts lie in no stack");
-  EK_CHECK(!gate_up.requires_grad() && !down.requires_grad(), kInternal, "engine aten trains no experts");
 }
 
 }  // namespace
@@ -272,11 +274,12 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
                    const LayerFactors& factors, const SlotNumbers& numbers, at::ScalarType type) {
   check_experts(x_TD, routing, weights);
   check_stacks(weights);
+  const int64_t width = weights.gate[0].out();
   variable_list inputs{x_TD,
                        routing.weights,
                        routing.experts,
-                       weights.gate_up_stack,
-                       weights.down_stack,
+                       trained_stack(weights.gate_up_stack, {{weights.gate, 0}, {weights.up, width}}),
+                       trained_stack(weights.down_stack, {{weights.down, 0}}),
                        factors.gate_up.a_ERI,
                        factors.gate_up.b_EOR,
                        factors.down.a_ERI,

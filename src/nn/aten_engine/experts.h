@@ -35,12 +35,12 @@ LayerFactors layer_factors(const ExpertWeights& weights, const ExpertFactors& fa
 void pack_layers(std::span<LayerFactors> layers, at::ScalarType type);
 
 /// Computes nn::experts(). Saved for backward: x, and per token-choice the outputs of gate and up and x A^T.
-/// \param weights  frozen, in two stacks
+/// \param weights  in two stacks; matrices that require a gradient get one, zeros for an expert without a token
 /// \param factors  packed by pack_layers() with the same `type` after the last change of the adapters. A layer that was
 /// not packed is computed without LoRA.
 /// \param numbers  index tensors that all layers of a pass share; empty: the call makes its own
 /// \param type  of the products
-/// \return [T, D] in `type` \throws kShape if sizes disagree; kInternal if the weights are trained or in no stacks
+/// \return [T, D] in `type` \throws kShape if sizes disagree; kInternal if the weights lie in no stacks
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const LayerFactors& factors, const SlotNumbers& numbers, at::ScalarType type);
 

@@ -173,6 +173,13 @@ void check_targets(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const
            ", the vocabulary has ", head_VD.size(0), " entries");
 }
 
+bool trains_head(const FrozenWeight& head, std::span<const int64_t> counts) {
+  const bool trained = c10::GradMode::is_enabled() && head.values_OI.requires_grad();
+  EK_CHECK(!trained || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
+           " sums");
+  return trained;
+}
+
 std::vector<LossSum> loss_sums(const at::Tensor& sums_P, std::span<const int64_t> counts) {
   std::vector<LossSum> losses;
   for (const auto& sum : sums_P.unbind()) losses.push_back({sum, counts[losses.size()]});
@@ -192,10 +199,7 @@ std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWe
                                      std::span<const int64_t> counts, const MatmulTable& products, double soft_cap) {
   const auto& head_VD = head.values_OI;
   check_targets(hidden_ND, head_VD, targets_N);
-  const bool grad = c10::GradMode::is_enabled();
-  const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
-  EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
-           " sums");
+  const Wanted want{c10::GradMode::is_enabled() && hidden_ND.requires_grad(), trains_head(head, counts)};
   const auto sums_P =
       CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
                               LossSettings{head.scales_O, products, want, {counts.begin(), counts.end()}, soft_cap});

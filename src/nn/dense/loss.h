@@ -42,6 +42,8 @@ std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWe
 /// Checks the operands of a loss. Targets on a device other than the CPU are not read.
 /// \throws Error{kShape} if sizes disagree or a target is not in the vocabulary
 void check_targets(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N);
+/// Returns whether the head gets a gradient. \throws kInternal if it does and there are several sums
+bool trains_head(const FrozenWeight& head, std::span<const int64_t> counts);
 /// Returns the entries of `sums_P` with the numbers of their targets.
 std::vector<LossSum> loss_sums(const at::Tensor& sums_P, std::span<const int64_t> counts);
 

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
+#include "base/plain/error.h"
+#include "nn/dense/logits_memory.h"
 #include "nn/testing.h"
 
 namespace evenkeel::nn {
@@ -20,14 +23,41 @@ TEST(BothEngines, ApplyASoftCapToTheLogits) {
   for (const auto kind : {EngineKind::kKernels, EngineKind::kAten}) {
     const Compute compute{.engine = kind};
     const auto& engine = engine_of(compute);
-    const auto loss = [&](const at::Tensor& x) {
-      return engine.cross_entropies(x, head, targets, counts, compute, 1.5).front().sum;
+    const auto loss = [&](const at::Tensor& x, const at::Tensor& w) {
+      return engine.cross_entropies(x, w, targets, counts, compute, 1.5).front().sum;
     };
     EXPECT_LT(testing::max_difference(engine.logits(hidden, head, compute, 1.5), capped), 1e-12);
     EXPECT_LT(testing::max_difference(engine.target_logprobs(hidden, head, targets, compute, 1.5), expected), 1e-12);
-    EXPECT_NEAR(loss(hidden).item<double>(), -expected.sum().item<double>(), 1e-11);
-    testing::expect_gradients_match([&](const auto& in) { return loss(in[0]); }, {hidden});
+    EXPECT_NEAR(loss(hidden, head).item<double>(), -expected.sum().item<double>(), 1e-11);
+    testing::expect_gradients_match([&](const auto& in) { return loss(in[0], in[1]); }, {hidden, head});
+    testing::expect_gradients_match([&](const auto& in) { return loss(in[0], head); }, {hidden});
   }
+}
+
+TEST(BothEngines, GiveTheHeadTheSameGradientAcrossChunks) {
+  constexpr int64_t rows = 59, vocabulary = 600000;
+  static_assert(4 * rows * vocabulary > kLogitsBytes, "more rows than one chunk takes");
+  const std::array<int64_t, 1> counts{rows};
+  const auto targets = at::randint(vocabulary, {rows}, at::kLong);
+  std::vector<at::Tensor> gradients;
+  for (const auto kind : {EngineKind::kKernels, EngineKind::kAten}) {
+    auto hidden = testing::random_tensor({rows, 3}, 1, at::kFloat).requires_grad_(true),
+         head = testing::random_tensor({vocabulary, 3}, 2, at::kFloat).requires_grad_(true);
+    const Compute compute{.engine = kind};
+    engine_of(kind).cross_entropies(hidden, head, targets, counts, compute, 0).front().sum.backward();
+    gradients.insert(gradients.end(), {hidden.grad(), head.grad()});
+  }
+  EXPECT_LT(testing::apart_by_norm(gradients[2], gradients[0]), 1e-5);
+  EXPECT_LT(testing::apart_by_norm(gradients[3], gradients[1]), 1e-5);
+}
+
+TEST(BothEngines, RefuseSeveralSumsOfATrainedHead) {
+  const auto head = testing::random_tensor({11, 4}, 2).requires_grad_(true);
+  const std::array<int64_t, 2> counts{1, 1};
+  for (const auto kind : {EngineKind::kKernels, EngineKind::kAten})
+    EXPECT_THROW(engine_of(kind).cross_entropies(testing::random_tensor({2, 4}, 1), head, at::tensor({3, 0}, at::kLong),
+                                                 counts, {.engine = kind}, 0),
+                 Error);
 }
 
 TEST(BothEngines, RefuseSizesThatDisagree) {

@@ -5,7 +5,7 @@
 
 namespace evenkeel::nn {
 
-/// Computes with the layers of nn/dense, nn/attention and nn/moe. Supports int8 weights and the training of weights.
+/// Computes with the layers of nn/dense, nn/attention and nn/moe. Supports int8 weights.
 class KernelsEngine final : public Engine {
  public:
   bool stacks_experts() const override { return false; }
