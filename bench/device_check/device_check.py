@@ -29,8 +29,8 @@ line that a program prints, so that an interrupted run leaves what was done. `--
 model and two shapes; with `--simulate build/tests/libsimulated_gpu.so` its programs run on a GPU that the processor
 plays. What needs a real GPU says so under "skipped".
 
-The command above is for programs that were built here. bench/device_check/pack puts the programs and their libraries into one archive for a machine without a compiler, where
-the second line runs everything:
+The command above is for programs that were built here. For a machine without a compiler, bench/device_check/pack puts
+them and their libraries into one archive. The second line runs everything there:
 
     bench/device_check/pack build-gpu root.tar.xz data/commonsense data/olmo.json
     tar -xJf root.tar.xz && python3 root/bench/device_check/device_check.py
@@ -243,7 +243,7 @@ def parse(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--programs", type=pathlib.Path, default=PACKED if PACKED.is_dir() else ROOT / "build", help="their folder")
-    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/dev/shm/evenkeel-check"), help="needs 16 GB")
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/dev/shm/evenkeel-check"), help="needs 26 GB")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("device_check.json"))
     sets = ROOT / "data/commonsense"
     parser.add_argument("--data", type=pathlib.Path, default=sets if sets.is_dir() else None, help="folder of the commonsense sets")

@@ -2,8 +2,10 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "base/plain/error.h"
 #include "base/testing.h"
@@ -56,6 +58,39 @@ TEST(HashedFile, LeavesNothingWithoutPlace) {
   }
   EXPECT_TRUE(entries_of(folder.path()).empty());
   EXPECT_THROW(HashedFile(folder.path() / "none" / "file", 1), Error);
+}
+
+/// Limits the length of the files of this process while it lives.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST(HashedFile, AFileThatMayNotGrowIsAnErrorWithItsNameAndLeavesNothing) {
+  const testing::TemporaryFolder folder;
+  const auto content = content_of(2 * kTreePiece + 77);
+  for (const size_t bytes : {size_t{5000}, content.size()}) {  // one piece, and several by several threads
+    const FileLimit limit(4096);
+    const auto said = testing::refusal([&] {
+      written(folder.path() / "5.upload.safetensors", std::string_view(content).substr(0, bytes), 2 * kTreePiece);
+    });
+    EXPECT_NE(said.find("5.upload.safetensors: cannot be written"), std::string::npos) << said;
+  }
+  EXPECT_TRUE(entries_of(folder.path()).empty());
 }
 
 }  // namespace
