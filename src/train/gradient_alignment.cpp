@@ -161,7 +161,7 @@ lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::Fo
     (loss.sum / static_cast<double>(loss.count)).backward();
     any = true;
   });
-  EK_CHECK(any, kConfig, "the rows of an alignment have no targets");
+  EK_CHECK(any, kConfig, "the measured rows have no targets");
   return adapters;
 }
 
