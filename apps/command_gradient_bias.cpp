@@ -43,7 +43,7 @@ report::Cell cell_of(const comparison::BiasEstimate& estimate) {
   return cell;
 }
 
-/// Returns the table of one kind of gradient. The interval stands beside the values of all layers together.
+/// Returns the table of one kind of gradient.
 report::Table table_of(const std::vector<comparison::BiasRow>& rows, fed::GradientOf of) {
   report::Table table{
       .title = of == fed::GradientOf::kAllRows ? "gradients of all rows" : "gradients of single batches",
@@ -69,9 +69,8 @@ void run_gradient_bias_command(const GradientBiasFlags& flags) {
     if (flags.json) print_json(row, runs.size());
   if (flags.json) return;
   auto batches = table_of(rows, fed::GradientOf::kBatch);
-  batches.note =
-      concat("bias: |B|^2 / |grad F|^2, of which bias_idle on experts without a token; predicted: by the corollary\n",
-             "95 % intervals over ", runs.size() == 1 ? "rows" : "runs");
+  batches.note = concat("bias: |B|^2 / |grad F|^2, of which bias_idle on experts without a token; predicted: by the ",
+                        "corollary; 95 % intervals over ", runs.size() == 1 ? "rows" : "runs");
   std::cout << report::text_of(std::vector{table_of(rows, fed::GradientOf::kAllRows), batches});
 }
 

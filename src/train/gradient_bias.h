@@ -1,6 +1,6 @@
 /// \file  Compares the gradient of a model with K experts per token, g_K, with its gradient with K_max, grad F. The
-/// bias of g_K is B = grad F - g_K. The corollary of Theorem 4.1 in the UB-SMoE paper predicts |B|^2 = sum_i (1 - p_i)^2
-/// |grad_i F|^2, where p_i is the share of tokens that choose expert i with K experts per token. Only the factors of
+/// bias of g_K is B = grad F - g_K. The corollary of the UB-SMoE paper's Theorem 4.1 predicts |B|^2 as the sum of
+/// (1 - p_i)^2 |grad_i F|^2, where p_i is the share of tokens that choose expert i with K experts per token. Only the factors of
 /// experts are compared. fed/run/gradient_bias.h measures a run with it.
 /// Dimension names: E experts.
 #pragma once
