@@ -149,7 +149,8 @@ lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::Fo
                                        std::span<const data::Example> rows, int64_t batch_size) {
   auto adapters = *forward.adapters;
   for (auto& [site, factors] : adapters)
-    for (auto* tensor : {&factors.a, &factors.b}) {
+    for (auto* tensor : {&factors.a, &factors.b, &factors.core}) {
+      if (!tensor->defined()) continue;
       *tensor = tensor->detach().clone().requires_grad_(true);
       tensor->mutable_grad() = at::zeros_like(*tensor);
     }

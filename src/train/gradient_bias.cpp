@@ -16,8 +16,14 @@ int64_t targets_of(std::span<const data::Example> rows) {
   return targets;
 }
 
-void add_factors(const lora::LoraFactors& factors, int64_t targets, LayerGradients& layer) {
-  for (const auto& factor : {factors.a, factors.b})
+std::vector<at::Tensor> trained(const lora::LoraFactors& factors, methods::Trainable trainable) {
+  if (trainable == methods::Trainable::kCore) return {factors.core};
+  if (trainable == methods::Trainable::kB) return {factors.b};
+  return {factors.a, factors.b};
+}
+
+void add_factors(std::span<const at::Tensor> factors, int64_t targets, LayerGradients& layer) {
+  for (const auto& factor : factors)
     layer.factors.push_back(factor.grad().cpu().to(at::kDouble) * static_cast<double>(targets));
 }
 
@@ -44,13 +50,19 @@ std::optional<double> ratio(double value, double of) { return of > 0 ? std::opti
 }  // namespace
 
 ExpertGradientSums expert_gradients(const models::CausalLm& model, models::ForwardOptions forward,
-                                    std::span<const data::Example> rows, const lora::Sites& sites) {
+                                    std::span<const data::Example> rows, const lora::Sites& sites,
+                                    methods::Trainable trainable) {
   nn::RoutingByLayer routing;
   forward.routing = {&routing, 1};
   const auto adapters = with_loss_gradients(model, forward, rows, static_cast<int64_t>(rows.size()));
   ExpertGradientSums layers;
-  for (const auto& [name, site] : sites)
-    if (site.experts > 0) add_factors(adapters.at(name), targets_of(rows), layers[site.moe_layer]);
+  for (const auto& [name, site] : sites) {
+    if (site.experts == 0) continue;
+    const auto found = adapters.find(name);
+    EK_CHECK(found != adapters.end(), kConfig, "the method keeps no factors at ", name,
+             " after a round: there is no gradient to measure");
+    add_factors(trained(found->second, trainable), targets_of(rows), layers[site.moe_layer]);
+  }
   EK_CHECK(!layers.empty(), kConfig, "lora.targets holds no linear of the experts: no gradient of an expert");
   for (auto& [name, layer] : layers) {
     layer.counts_E = routing.at(name).counts.cpu();

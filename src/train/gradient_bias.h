@@ -18,6 +18,7 @@
 
 #include "data/example.h"
 #include "lora/adapter.h"
+#include "methods/protocol.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel::train {
@@ -34,10 +35,12 @@ using ExpertGradientSums = std::map<std::string, LayerGradients>;
 
 /// Computes the gradient of the mean loss of one batch of rows, times the number of its targets.
 /// \param forward  the adapters and router options of the pass
-/// \param sites    the sites of the adapters; those with experts are read
-/// \throws kConfig when no row has a target, or no site has experts
+/// \param sites    the sites of the run; those with experts are read
+/// \param trainable  the factors that the method trains; others have no part in it
+/// \throws kConfig when no row has a target, no site has experts, or the method has no factors at a site
 ExpertGradientSums expert_gradients(const models::CausalLm& model, models::ForwardOptions forward,
-                                    std::span<const data::Example> rows, const lora::Sites& sites);
+                                    std::span<const data::Example> rows, const lora::Sites& sites,
+                                    methods::Trainable trainable = methods::Trainable::kAB);
 /// Adds `sign` times the gradients, counts and tokens of `other`. An empty `sum` counts as zero.
 void add_to(ExpertGradientSums& sum, const ExpertGradientSums& other, int64_t sign = 1);
 

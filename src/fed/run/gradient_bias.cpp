@@ -73,7 +73,8 @@ class Measurement {
 
  private:
   Gradients gradients(const methods::LocalSetup& setup, std::span<const data::Example> rows) const {
-    return train::expert_gradients(*e_.fabric.context.model, e_.fabric.context.forward(setup), rows, e_.server.sites);
+    return train::expert_gradients(*e_.fabric.context.model, e_.fabric.context.forward(setup), rows, e_.server.sites,
+                                   setup.trainable);
   }
 
   void add_batch(std::span<const data::Example> rows, ByK& result) const {

@@ -77,6 +77,16 @@ TEST_F(GradientBiasTest, LeavingABlockOutIsTheMeasureOfTheOtherRows) {
   }
 }
 
+TEST_F(GradientBiasTest, EveryMethodIsMeasuredOnTheFactorsThatItTrains) {
+  for (const auto* method :
+       {"fedit", "ub-smoe", "a3smoe", "smoe-llb", "hetlora", "flexlora", "fedex-lora", "ffa-lora"}) {
+    auto e = experiment(method);
+    const auto found = gradient_bias(e, moved_state(e), rows_of(e));
+    EXPECT_EQ(find(found, GradientOf::kAllRows, "all", 4).value.bias, 0) << method;
+    EXPECT_GT(*find(found, GradientOf::kAllRows, "all", 1).value.bias, 1e-3) << method;
+  }
+}
+
 TEST_F(GradientBiasTest, AModelWithoutAdaptedExpertsIsRefused) {
   auto e = experiment("fedit", Purpose::kTrain, "lora.targets=[\"q_proj\"]");
   EXPECT_THROW(gradient_bias(e, beginning(e).state, rows_of(e)), Error);
