@@ -1,5 +1,7 @@
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,8 +61,17 @@ report::Table table_of(const std::vector<comparison::BiasRow>& rows, fed::Gradie
   return table;
 }
 
+/// Refuses a run that is named twice, which would make intervals over runs too narrow.
+void check_different(const std::vector<std::string>& runs) {
+  std::set<std::filesystem::path> folders;
+  for (const auto& run : runs)
+    EK_CHECK(folders.insert(std::filesystem::weakly_canonical(run)).second, kConfig, "--run names ", run,
+             " twice, allowed: each run once");
+}
+
 void run_gradient_bias_command(const GradientBiasFlags& flags) {
   limits::check_integer("--limit", flags.limit, 1, limits::kRows);
+  check_different(flags.runs);
   std::vector<std::vector<fed::GradientBias>> runs;
   for (const auto& run : flags.runs)
     runs.push_back(fed::run_gradient_bias({run, flags.limit, flags.data, flags.device, flags.base}));

@@ -148,6 +148,8 @@ TensorMap idle_experts(const models::CausalLm& model, models::ForwardOptions for
 lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::ForwardOptions forward,
                                        std::span<const data::Example> rows, int64_t batch_size) {
   auto adapters = *forward.adapters;
+  EK_CHECK(!adapters.empty(), kConfig,
+           "the run has no adapters after a round, only a change of the base: there is no gradient to measure");
   for (auto& [site, factors] : adapters)
     for (auto* tensor : {&factors.a, &factors.b, &factors.core}) {
       if (!tensor->defined()) continue;

@@ -58,10 +58,7 @@ ExpertGradientSums expert_gradients(const models::CausalLm& model, models::Forwa
   ExpertGradientSums layers;
   for (const auto& [name, site] : sites) {
     if (site.experts == 0) continue;
-    const auto found = adapters.find(name);
-    EK_CHECK(found != adapters.end(), kConfig, "the method keeps no factors at ", name,
-             " after a round: there is no gradient to measure");
-    add_factors(trained(found->second, trainable), targets_of(rows), layers[site.moe_layer]);
+    add_factors(trained(adapters.at(name), trainable), targets_of(rows), layers[site.moe_layer]);
   }
   EK_CHECK(!layers.empty(), kConfig, "lora.targets holds no linear of the experts: no gradient of an expert");
   for (auto& [name, layer] : layers) {

@@ -1,7 +1,7 @@
 /// \file  Compares the gradient of a model with K experts per token, g_K, with its gradient with K_max, grad F. The
 /// bias of g_K is B = grad F - g_K. The corollary of the UB-SMoE paper's Theorem 4.1 predicts |B|^2 as the sum of
-/// (1 - p_i)^2 |grad_i F|^2, where p_i is the share of tokens that choose expert i with K experts per token. Only the factors of
-/// experts are compared. fed/run/gradient_bias.h measures a run with it.
+/// (1 - p_i)^2 |grad_i F|^2, where p_i is the share of tokens that choose expert i with K experts per token. Only
+/// factors of experts are compared. fed/run/gradient_bias.h measures a run with it.
 /// Dimension names: E experts.
 #pragma once
 
@@ -37,7 +37,7 @@ using ExpertGradientSums = std::map<std::string, LayerGradients>;
 /// \param forward  the adapters and router options of the pass
 /// \param sites    the sites of the run; those with experts are read
 /// \param trainable  the factors that the method trains; others have no part in it
-/// \throws kConfig when no row has a target, no site has experts, or the method has no factors at a site
+/// \throws kConfig when no row has a target, no site has experts, or the method has no adapters
 ExpertGradientSums expert_gradients(const models::CausalLm& model, models::ForwardOptions forward,
                                     std::span<const data::Example> rows, const lora::Sites& sites,
                                     methods::Trainable trainable = methods::Trainable::kAB);
