@@ -44,7 +44,7 @@ void run_pg_alignment_command(const PgAlignmentFlags& flags) {
   limits::check_integer("--limit", flags.limit, 1, limits::kRows);
   const auto mode = parse_enum<fed::AlignMode>("--pg-align-mode", flags.mode);
   report::Table grid{.head = {"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"}};
-  for (const auto& one : fed::run_pg_alignment(flags.run, flags.limit, mode, flags.data, flags.device, flags.base)) {
+  for (const auto& one : fed::run_pg_alignment({flags.run, flags.limit, flags.data, flags.device, flags.base}, mode)) {
     if (flags.json) print_json(one);
     grid.add({one.layer, std::to_string(one.idle), std::to_string(one.compared), std::to_string(one.zero),
               number_text(one.cosine), number_text(shuffled(one, &train::ShuffledCosine::mean)),

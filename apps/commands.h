@@ -12,7 +12,8 @@ void add_train_command(CLI::App& program);
 void add_evaluate_command(CLI::App& program);
 void add_score_command(CLI::App& program);
 void add_bertscore_command(CLI::App& program);
-void add_pg_alignment_command(CLI::App& program);  ///< cosine of pseudo-gradients with true gradients
+void add_gradient_bias_command(CLI::App& program);  ///< bias of gradients with fewer experts per token
+void add_pg_alignment_command(CLI::App& program);   ///< cosine of pseudo-gradients with true gradients
 void add_generate_command(CLI::App& program);
 void add_tokenize_command(CLI::App& program);
 void add_pretrain_command(CLI::App& program);

@@ -88,6 +88,7 @@ int run(int argc, char** argv) {
   add_evaluate_command(program);
   add_score_command(program);
   add_bertscore_command(program);
+  add_gradient_bias_command(program);
   add_pg_alignment_command(program);
   add_generate_command(program);
   add_tokenize_command(program);

@@ -11,32 +11,63 @@
 namespace evenkeel::data {
 namespace {
 
-using world::kRelationCount;
+using world::Subject;
+using world::World;
 
 template <typename Range>
 const auto& pick(const Range& range, RandomStream& stream) {
   return range[stream.below(std::size(range))];
 }
 
-int64_t random_animal(RandomStream& stream) { return static_cast<int64_t>(stream.below(world::animals().size())); }
-int64_t random_relation(RandomStream& stream) { return static_cast<int64_t>(stream.below(world::kRelationCount)); }
+/// Draws an index below `count`. A choice of one draws no number, so that it leaves the stream as it is.
+template <typename Count>
+int64_t any_of(Count count, RandomStream& stream) {
+  return count > 1 ? static_cast<int64_t>(stream.below(static_cast<uint64_t>(count))) : 0;
+}
+
+/// Draws a topic and one of its entities.
+Subject random_entity(RandomStream& stream, const World& world) {
+  Subject subject{.topic = any_of(world.topics().size(), stream)};
+  subject.entity = any_of(world.topic(subject).entities.size(), stream);
+  return subject;
+}
+
+/// Draws a topic, one of its entities and one of its relations.
+Subject random_subject(RandomStream& stream, const World& world) {
+  auto subject = random_entity(stream, world);
+  subject.relation = any_of(world.topic(subject).relations.size(), stream);
+  return subject;
+}
 
 std::string comparison(int64_t a, int64_t b) {
   return concat("the ", world::animals()[a], world::size_of(a) > world::size_of(b) ? " is bigger" : " is smaller",
                 " than the ", world::animals()[b]);
 }
 
-std::string animal_story(RandomStream& stream) {
-  const int64_t animal = random_animal(stream);
+/// Returns all facts about one entity, each in a wording of its own.
+std::string entity_story(Subject subject, RandomStream& stream, const World& world) {
   std::string text;
-  for (const int64_t relation : stream.permutation(world::kRelationCount))
-    text += world::statement(animal, relation, world::value_of(animal, relation)) + ". ";
-  for (int i = 0; i < 2; ++i)
-    if (const int64_t other = random_animal(stream); other != animal) text += comparison(animal, other) + ". ";
+  for (const int64_t relation : stream.permutation(static_cast<int64_t>(world.topic(subject).relations.size()))) {
+    subject.relation = relation;
+    text += world.statement(subject, world.value_of(subject), any_of(world.wordings(), stream)) + ". ";
+  }
   return text;
 }
 
-std::string tool_story(RandomStream& stream) {
+std::string any_entity_story(RandomStream& stream, const World& world) {
+  return entity_story(random_entity(stream, world), stream, world);
+}
+
+std::string animal_story(RandomStream& stream, const World& world) {
+  const auto animal = random_entity(stream, world);
+  auto text = entity_story(animal, stream, world);
+  for (int i = 0; i < 2; ++i)
+    if (const auto other = random_entity(stream, world).entity; other != animal.entity)
+      text += comparison(animal.entity, other) + ". ";
+  return text;
+}
+
+std::string tool_story(RandomStream& stream, const World&) {
   std::string text;
   for (int i = 0; i < 4; ++i) {
     const auto& tool = pick(world::tools(), stream);
@@ -45,7 +76,7 @@ std::string tool_story(RandomStream& stream) {
   return text;
 }
 
-std::string routine_story(RandomStream& stream) {
+std::string routine_story(RandomStream& stream, const World&) {
   const auto& routine = pick(world::routines(), stream);
   return concat(routine.name, " they ", join(routine.steps, ", then "), ". ");
 }
@@ -68,24 +99,23 @@ Question two_way(std::string text, bool first, std::string_view yes, std::string
   return {std::move(text), std::string(first ? yes : no), {yes, no}, first ? 0u : 1u};
 }
 
-Question value_question(RandomStream& stream) {
-  const int64_t animal = random_animal(stream), relation = random_relation(stream);
-  const auto value = static_cast<size_t>(world::value_of(animal, relation));
-  const auto names = world::values(relation);
-  return {world::open_question(animal, relation), std::string(names[value]), four_with(names, value), value % kChoices};
+Question value_question(RandomStream& stream, const World& world) {
+  const auto subject = random_subject(stream, world);
+  const auto value = static_cast<size_t>(world.value_of(subject));
+  const auto names = world.values(subject);
+  return {world.open_question(subject), std::string(names[value]), four_with(names, value), value % kChoices};
 }
 
 /// Asks whether a fact is true. Both answers are equally frequent.
-Question fact_question(RandomStream& stream) {
-  const int64_t animal = random_animal(stream), relation = random_relation(stream);
-  const int64_t truth = world::value_of(animal, relation);
-  const auto count = static_cast<int64_t>(world::values(relation).size());
+Question fact_question(RandomStream& stream, const World& world) {
+  const auto subject = random_subject(stream, world);
+  const int64_t truth = world.value_of(subject), count = static_cast<int64_t>(world.values(subject).size());
   const bool yes = stream.below(2) == 0;
   const int64_t asked = yes ? truth : (truth + 1 + static_cast<int64_t>(stream.below(count - 1))) % count;
-  return two_way(world::yes_no_question(animal, relation, asked), yes, "yes", "no");
+  return two_way(world.yes_no_question(subject, asked), yes, "yes", "no");
 }
 
-Question tool_question(RandomStream& stream) {
+Question tool_question(RandomStream& stream, const World&) {
   const size_t tool = stream.below(world::tools().size()), count = world::tools().size();
   const bool helps = stream.below(2) == 0;
   const size_t other = helps ? tool : (tool + 1 + stream.below(count - 1)) % count;
@@ -93,7 +123,7 @@ Question tool_question(RandomStream& stream) {
                  "it helps", "it does not help");
 }
 
-Question routine_question(RandomStream& stream) {
+Question routine_question(RandomStream& stream, const World&) {
   std::vector<std::string_view> names;
   for (const auto& routine : world::routines()) names.push_back(routine.name);
   const size_t right = stream.below(names.size());
@@ -101,18 +131,20 @@ Question routine_question(RandomStream& stream) {
           four_with(names, right), right % kChoices};
 }
 
-Question size_question(RandomStream& stream) {
-  const int64_t a = random_animal(stream);
-  const int64_t b = (a + 1 + static_cast<int64_t>(stream.below(world::animals().size() - 1))) %
-                    static_cast<int64_t>(world::animals().size());
+Question size_question(RandomStream& stream, const World& world) {
+  const int64_t a = random_entity(stream, world).entity, count = static_cast<int64_t>(world::animals().size());
+  const int64_t b = (a + 1 + static_cast<int64_t>(stream.below(static_cast<uint64_t>(count - 1)))) % count;
   return two_way(concat("the ", world::animals()[a], " is _ than the ", world::animals()[b]),
                  world::size_of(a) > world::size_of(b), "bigger", "smaller");
 }
 
-Question any_question(RandomStream& stream) {
+/// Returns true for the world that has tools, routines and sizes too.
+bool is_small(const World& world) { return &world == &world::small_world(); }
+
+Question any_question(RandomStream& stream, const World& world) {
   constexpr std::array kQuestions = {value_question, fact_question, tool_question, routine_question, size_question};
-  constexpr std::array kShares = {0.24, 0.36, 0.16, 0.10, 0.14};
-  return kQuestions[static_cast<size_t>(stream.choose(kShares))](stream);
+  constexpr std::array kShares = {0.24, 0.36, 0.16, 0.10, 0.14}, kFactsOnly = {0.5, 0.5, 0.0, 0.0, 0.0};
+  return kQuestions[static_cast<size_t>(stream.choose(is_small(world) ? kShares : kFactsOnly))](stream, world);
 }
 
 /// Returns a sentence of office language, with the everyday words of instructions.
@@ -132,20 +164,20 @@ std::string office_sentence(RandomStream& stream) {
 }
 
 /// Returns questions with the answer in words directly after each.
-std::string quiz(RandomStream& stream) {
+std::string quiz(RandomStream& stream, const World& world) {
   std::string text;
   for (int i = 0; i < 8; ++i) {
-    const auto question = any_question(stream);
+    const auto question = any_question(stream, world);
     text += concat(question.text, "? ", question.answer, "\n");
   }
   return text;
 }
 
 /// Returns questions that are answered by the number of the choice, without repeating the choice.
-std::string quick_quiz(RandomStream& stream) {
+std::string quick_quiz(RandomStream& stream, const World& world) {
   std::string text = "By number.\n";
   for (int i = 0; i < 8; ++i) {
-    const auto question = any_question(stream);
+    const auto question = any_question(stream, world);
     text += concat(question.text, "? ", question.place + 1, "\n");
   }
   return text;
@@ -158,10 +190,10 @@ std::string office_talk(RandomStream& stream) {
 }
 
 /// Returns questions that are answered after other sentences, so that the question has to be found further back.
-std::string interview(RandomStream& stream) {
+std::string interview(RandomStream& stream, const World& world) {
   std::string text;
   for (int i = 0; i < 3; ++i) {
-    const auto question = any_question(stream);
+    const auto question = any_question(stream, world);
     text += concat(question.text, "?\n\n", office_talk(stream), "the answer is ", question.answer, "\n\n");
   }
   return text;
@@ -169,13 +201,13 @@ std::string interview(RandomStream& stream) {
 
 /// Returns questions with numbered choices, answered by number. The labels differ from those of the tasks, so that
 /// fine-tuning has to teach the tasks' labels.
-std::string numbered_quiz(RandomStream& stream) {
+std::string numbered_quiz(RandomStream& stream, const World& world) {
   constexpr std::array<std::string_view, 4> kLabels = {"Choice", "Item", "Case", "Line"};
   constexpr std::array<std::string_view, 4> kNames = {"choice", "item", "case", "line"};
   constexpr std::array<std::string_view, 2> kGaps = {" ", "\n\n"};
   std::string text;
   for (int i = 0; i < 3; ++i) {
-    const auto question = any_question(stream);
+    const auto question = any_question(stream, world);
     const size_t label = stream.below(kLabels.size());
     text += concat(question.text, "?\n\n", world::numbered(kLabels[label], question.choices, pick(kGaps, stream)),
                    "\n\n", office_talk(stream), "the answer is ", kNames[label], question.place + 1, "\n\n");
@@ -183,20 +215,23 @@ std::string numbered_quiz(RandomStream& stream) {
   return text;
 }
 
-std::string document(RandomStream& stream) {
-  constexpr std::array kKinds = {quiz, quick_quiz, interview, numbered_quiz, animal_story, tool_story, routine_story};
-  constexpr std::array kShares = {0.28, 0.30, 0.14, 0.20, 0.04, 0.02, 0.02};
-  return kKinds[static_cast<size_t>(stream.choose(kShares))](stream);
+std::string document(RandomStream& stream, const World& world) {
+  constexpr std::array kKinds = {quiz,         quick_quiz, interview,     numbered_quiz,
+                                 animal_story, tool_story, routine_story, any_entity_story};
+  constexpr std::array kShares = {0.28, 0.30, 0.14, 0.20, 0.04, 0.02, 0.02, 0.0};
+  constexpr std::array kFactsOnly = {0.20, 0.20, 0.10, 0.15, 0.0, 0.0, 0.0, 0.35};
+  return kKinds[static_cast<size_t>(stream.choose(is_small(world) ? kShares : kFactsOnly))](stream, world);
 }
 
 }  // namespace
 
-std::vector<std::string> builtin_documents(int64_t count, uint64_t seed) {
+std::vector<std::string> builtin_documents(int64_t count, uint64_t seed, world::WorldSize size) {
+  const auto& world = world::world_of(size);
   std::vector<std::string> documents;
   documents.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     RandomStream stream(seed, "builtin-document", static_cast<uint64_t>(i));
-    documents.push_back(document(stream));
+    documents.push_back(document(stream, world));
   }
   return documents;
 }

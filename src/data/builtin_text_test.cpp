@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/plain/error.h"
+#include "base/plain/files.h"
 #include "data/builtin_world.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
@@ -32,7 +34,7 @@ TEST(BuiltinText, DocumentsAreShortVariedAndNeverEmpty) {
 
 TEST(BuiltinText, MentionsEveryAnimalAndEveryTool) {
   const auto text = all_of(builtin_documents(3000, 42));
-  for (const auto animal : world::animals()) EXPECT_NE(text.find(animal), std::string::npos) << animal;
+  for (const auto& animal : world::animals()) EXPECT_NE(text.find(animal), std::string::npos) << animal;
   for (const auto& tool : world::tools()) EXPECT_NE(text.find(tool.purpose), std::string::npos) << tool.purpose;
 }
 
@@ -44,21 +46,104 @@ TEST(BuiltinText, NeverContainsTheInstructionFormat) {
     ASSERT_EQ(text.find(row.instruction), std::string::npos) << row.instruction;
 }
 
-TEST(BuiltinWorld, EveryValueHasTheSameNumberOfAnimals) {
-  const auto animals = static_cast<int64_t>(world::animals().size());
-  for (int64_t relation = 0; relation < world::kRelationCount; ++relation) {
-    std::vector<int64_t> counts(world::values(relation).size());
-    for (int64_t animal = 0; animal < animals; ++animal)
-      ++counts[static_cast<size_t>(world::value_of(animal, relation))];
-    for (const auto count : counts) EXPECT_EQ(count, animals / static_cast<int64_t>(counts.size()));
+TEST(BuiltinWorld, EveryValueHasTheSameNumberOfEntities) {
+  for (const auto size : {world::WorldSize::kSmall, world::WorldSize::kLarge}) {
+    const auto& world = world::world_of(size);
+    for (size_t t = 0; t < world.topics().size(); ++t) {
+      const auto& topic = world.topics()[t];
+      const auto entities = static_cast<int64_t>(topic.entities.size());
+      for (size_t r = 0; r < topic.relations.size(); ++r) {
+        world::Subject subject{.topic = static_cast<int64_t>(t), .relation = static_cast<int64_t>(r)};
+        std::vector<int64_t> counts(world.values(subject).size());
+        for (; subject.entity < entities; ++subject.entity) ++counts[static_cast<size_t>(world.value_of(subject))];
+        for (const auto count : counts) EXPECT_EQ(count, entities / static_cast<int64_t>(counts.size())) << topic.name;
+      }
+    }
   }
 }
 
 TEST(BuiltinWorld, SizesAreAllDifferent) {
   std::set<int64_t> sizes;
-  for (size_t animal = 0; animal < world::animals().size(); ++animal)
-    sizes.insert(world::size_of(static_cast<int64_t>(animal)));
-  EXPECT_EQ(sizes.size(), world::animals().size());
+  const auto animals = static_cast<int64_t>(world::animals().size());
+  for (int64_t animal = 0; animal < animals; ++animal) sizes.insert(world::size_of(animal));
+  EXPECT_EQ(static_cast<int64_t>(sizes.size()), animals);
+}
+
+TEST(LargeWorld, HasFourTopicsOf120EntitiesAndSixRelationsInSixWordings) {
+  const auto& large = world::large_world();
+  std::set<std::string> names;
+  EXPECT_EQ(large.topics().size(), 4u);
+  EXPECT_EQ(large.wordings(), 6);
+  for (const auto& topic : large.topics()) {
+    EXPECT_EQ(topic.entities.size(), 120u);
+    EXPECT_EQ(topic.relations.size(), 6u);
+    names.insert(topic.entities.begin(), topic.entities.end());
+  }
+  EXPECT_EQ(names.size(), 480u) << "an entity of one name belongs to one topic";
+}
+
+TEST(LargeWorld, EveryWordingStatesTheFact) {
+  const world::Subject home{.topic = 0, .entity = 5, .relation = 1};
+  std::vector<std::string> stated;
+  for (int64_t wording = 0; wording < 6; ++wording) stated.push_back(world::large_world().statement(home, 2, wording));
+  EXPECT_EQ(stated, (std::vector<std::string>{
+                        "the balan lives in the desert", "they say that the balan lives in the desert",
+                        "look at the balan, it lives in the desert", "the home of the balan: desert",
+                        "desert is the home of the balan", "as everyone knows, the balan lives in the desert"}));
+  EXPECT_EQ(world::large_world().yes_no_question(home, 2), "does the balan live in the desert");
+  EXPECT_EQ(world::large_world().open_question(home), "where does the balan live");
+}
+
+TEST(LargeWorld, TheTextStatesFactsOfAllTopicsInAllWordingsAndNothingOfTheSmallWorld) {
+  const auto text = all_of(builtin_documents(4000, 42, world::WorldSize::kLarge));
+  for (const auto& topic : world::large_world().topics())
+    for (const auto& name : topic.entities) EXPECT_NE(text.find(name), std::string::npos) << name;
+  for (const auto* words :
+       {"they say that the ", "look at the ", " of the ", " is the home of the ", "as everyone knows, "})
+    EXPECT_NE(text.find(words), std::string::npos) << words;
+  for (const auto* words :
+       {"sweep the floor", "in the kitchen they", "is bigger than", "### Instruction", "Answer format:"})
+    EXPECT_EQ(text.find(words), std::string::npos) << words;
+  for (size_t t = 0; t < 4; ++t)
+    for (int64_t entity = 0; entity < 120; entity += 7) {
+      const world::Subject subject{.topic = static_cast<int64_t>(t), .entity = entity, .relation = 1};
+      const auto wrong = (world::large_world().value_of(subject) + 1) % 8;
+      EXPECT_EQ(text.find(world::large_world().statement(subject, wrong) + "."), std::string::npos) << "a false fact";
+    }
+}
+
+TEST(LargeWorld, EveryTaskHas400QuestionsOnFactsOfItsOwn) {
+  for (const auto& task : tasks()) {
+    if (task.family != "builtin_large") continue;
+    std::set<std::string> questions;
+    for (const auto& row : test_rows(task, {}).rows) questions.insert(row.instruction);
+    EXPECT_EQ(questions.size(), 400u) << task.name;
+    EXPECT_LT(majority_rate(test_rows(task, {}).rows), task.answers.size() == 2 ? 0.501 : 0.32) << task.name;
+  }
+}
+
+TEST(LargeWorld, TrainingRowsOfATopicAreThoseOfItsTaskAndOfTheFactsAboutIt) {
+  const auto by_task = training_rows("builtin_large", {.limit = 500}),
+             by_topic = training_rows("builtin_large", {.limit = 500, .label = "topic"});
+  std::map<std::string, std::set<std::string>> topics_of_task;
+  for (size_t i = 0; i < 500; ++i) {
+    EXPECT_EQ(by_task.rows[i].instruction, by_topic.rows[i].instruction);
+    topics_of_task[by_task.rows[i].label].insert(by_topic.rows[i].label);
+  }
+  ASSERT_EQ(topics_of_task.size(), 5u);
+  for (const auto& [task, topics] : topics_of_task)
+    EXPECT_EQ(topics.size(), task == "builtin_large:facts" ? 4u : 1u) << task;
+}
+
+TEST(BuiltinText, TheSmallWorldHasTheBitsOfTheBuiltInModels) {
+  EXPECT_EQ(sha256(all_of(builtin_documents(3000, 42))),
+            "52e237532702041d6fb00361d6c365972e78b4e7fff0fd5e575f734a412e8ed7");
+  std::string rows;
+  for (const auto& row : training_rows("builtin", {}).rows) rows += row.instruction + row.output + row.label;
+  for (const auto& task : tasks())
+    if (task.family == "builtin")
+      for (const auto& row : test_rows(task, {}).rows) rows += row.instruction + row.output + row.label;
+  EXPECT_EQ(sha256(rows), "ae827e6a9d0836dfb40683c41b33cb5efbd4b1683e2aedd389a3f1d93488fbb8");
 }
 
 TEST(BuiltinWorld, HeldOutSubjectsHaveKeysOfTheirOwn) {

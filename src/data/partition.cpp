@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/random/random.h"
 
@@ -21,15 +22,21 @@ Shards cut_evenly(std::span<const int64_t> rows, int64_t clients) {
   return shards;
 }
 
-/// Shuffles the rows of each group. Groups are in the order of their labels.
-Shards shuffled_groups(std::span<const std::string> labels, uint64_t seed) {
-  std::map<std::string_view, std::vector<int64_t>> groups;
+using Groups = std::map<std::string_view, std::vector<int64_t>>;  // label -> rows
+
+/// Shuffles the rows of each group.
+Groups shuffled_groups(std::span<const std::string> labels, uint64_t seed) {
+  Groups groups;
   for (size_t i = 0; i < labels.size(); ++i) groups[labels[i]].push_back(static_cast<int64_t>(i));
+  uint64_t number = 0;
+  for (auto& [label, rows] : groups) RandomStream(seed, "partition-group", number++).shuffle(std::span(rows));
+  return groups;
+}
+
+/// Returns the rows of each group, in the order of the labels.
+Shards in_order_of_labels(Groups groups) {
   Shards result;
-  for (auto& [label, rows] : groups) {
-    RandomStream(seed, "partition-group", result.size()).shuffle(std::span(rows));
-    result.push_back(std::move(rows));
-  }
+  for (auto& [label, rows] : groups) result.push_back(std::move(rows));
   return result;
 }
 
@@ -91,22 +98,91 @@ Shards cut_groups_until_filled(const Shards& groups, int64_t clients, double alp
 
 Shards dirichlet_partition(std::span<const std::string> labels, int64_t clients, const PartitionConfig& config,
                            uint64_t seed) {
-  auto groups = shuffled_groups(labels, seed);
+  auto groups = in_order_of_labels(shuffled_groups(labels, seed));
   if (config.scheme == DirichletScheme::kGroup) return cut_groups_until_filled(groups, clients, config.alpha, seed);
   return deal_to_clients(std::move(groups), static_cast<int64_t>(labels.size()), clients, config.alpha, seed);
 }
 
+/// Returns the rows of each group in the configured order of groups, or in the order of the labels without one.
+Shards in_configured_order(Groups groups, std::span<const std::string> order) {
+  if (order.empty()) return in_order_of_labels(std::move(groups));
+  Shards result;
+  for (const auto& name : order) {
+    const auto found = groups.find(name);
+    EK_CHECK(found != groups.end(), kConfig, "data.partition.groups holds \"", name, "\", which no training row has");
+    result.push_back(std::move(found->second));
+    groups.erase(found);
+  }
+  EK_CHECK(groups.empty(), kConfig, "data.partition.groups lacks \"", groups.begin()->first,
+           "\", which training rows have; allowed: all groups, or none");
+  return result;
+}
+
+/// The clients of one budget, and all others.
+struct Tier {
+  std::vector<size_t> clients{}, others{};
+};
+
+/// Returns a tier for each different budget, the smallest budget first.
+std::vector<Tier> tiers_of(std::span<const double> budgets) {
+  std::map<double, Tier> tiers;
+  for (const double budget : budgets) tiers[budget];
+  for (auto& [budget, tier] : tiers)
+    for (size_t c = 0; c < budgets.size(); ++c) (budgets[c] == budget ? tier.clients : tier.others).push_back(c);
+  EK_CHECK(tiers.size() >= 2, kConfig, "data.partition.kind is \"budget\" and all clients have budget ", budgets[0],
+           ", allowed: clients of two budgets or more");
+  std::vector<Tier> result;
+  for (auto& [budget, tier] : tiers) result.push_back(std::move(tier));
+  return result;
+}
+
+/// Divides `rows` evenly among `clients`.
+void deal_evenly(std::span<const int64_t> rows, std::span<const size_t> clients, Shards& shards) {
+  const auto parts = cut_evenly(rows, static_cast<int64_t>(clients.size()));
+  for (size_t i = 0; i < clients.size(); ++i)
+    shards[clients[i]].insert(shards[clients[i]].end(), parts[i].begin(), parts[i].end());
+}
+
+/// Gives group g to tier g modulo the number of tiers.
+Shards budget_partition(std::span<const std::string> labels, std::span<const double> budgets,
+                        const PartitionConfig& config, uint64_t seed) {
+  const auto tiers = tiers_of(budgets);
+  const auto groups = in_configured_order(shuffled_groups(labels, seed), config.groups);
+  Shards shards(budgets.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const auto& tier = tiers[g % tiers.size()];
+    const auto rows = std::span(groups[g]);
+    const auto own = static_cast<size_t>(std::llround(config.share * static_cast<double>(rows.size())));
+    deal_evenly(rows.first(own), tier.clients, shards);
+    deal_evenly(rows.subspan(own), tier.others, shards);
+  }
+  for (size_t c = 0; c < shards.size(); ++c)
+    EK_CHECK(!shards[c].empty(), kConfig, "data.partition gives client ", c, " (budget ", budgets[c],
+             ") no row: ", groups.size(), " groups in turn to ", tiers.size(), " budgets, share ", config.share,
+             "; allowed: a smaller share, more rows, or as many groups as budgets");
+  return shards;
+}
+
 }  // namespace
 
-std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, int64_t clients,
+void PartitionConfig::resolve(const config::Table& table) const {
+  table.check_above_zero("alpha", alpha);
+  table.check_share("share", share);
+  std::set<std::string> known;
+  for (const auto& group : groups)
+    table.check_entry(known.insert(group).second, "groups", concat("\"", group, "\" twice"), "each group once");
+}
+
+std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, std::span<const double> budgets,
                                             const PartitionConfig& config, uint64_t seed) {
-  const auto total = static_cast<int64_t>(labels.size());
+  const auto total = static_cast<int64_t>(labels.size()), clients = static_cast<int64_t>(budgets.size());
   EK_CHECK(clients >= 1, kConfig, "partition: ", clients, " clients, allowed: 1 or more");
   EK_CHECK(clients <= total, kConfig, "partition: ", clients, " clients for ", total,
            " rows; every client needs at least one");
   EK_CHECK(std::isfinite(config.alpha) && config.alpha > 0, kConfig, "partition.alpha is ", config.alpha,
            ", allowed: above 0");
   if (config.kind == PartitionKind::kDirichlet) return dirichlet_partition(labels, clients, config, seed);
+  if (config.kind == PartitionKind::kBudget) return budget_partition(labels, budgets, config, seed);
   std::vector<int64_t> rows(labels.size());
   std::iota(rows.begin(), rows.end(), 0);
   if (config.kind == PartitionKind::kIid) RandomStream(seed, "partition").shuffle(std::span(rows));

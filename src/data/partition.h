@@ -1,4 +1,4 @@
-/// \file  Distributes rows over clients. Source: Yurochkin et al. 2019; Hsu et al. 2019.
+/// \file  Distributes rows over clients. Source of the Dirichlet kinds: Yurochkin et al. 2019; Hsu et al. 2019.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace evenkeel::data {
 /// - kIid: shuffled, then cut into equal parts.
 /// - kSequential: cut into equal parts in file order.
 /// - kDirichlet: skewed by label, with proportions drawn from a Dirichlet distribution.
-enum class PartitionKind { kIid, kSequential, kDirichlet };
+/// - kBudget: each label belongs to the clients of one budget, which get a given share of its rows.
+enum class PartitionKind { kIid, kSequential, kDirichlet, kBudget };
 /// Selects what the Dirichlet proportions apply to.
 enum class DirichletScheme {
   /// Each client draws its own mixture of groups; clients have equal sizes. This is the UB-SMoE paper's description
@@ -25,7 +26,8 @@ enum class DirichletScheme {
 constexpr auto names(PartitionKind) {
   return std::array{config::EnumName<PartitionKind>{"iid", PartitionKind::kIid},
                     config::EnumName<PartitionKind>{"sequential", PartitionKind::kSequential},
-                    config::EnumName<PartitionKind>{"dirichlet", PartitionKind::kDirichlet}};
+                    config::EnumName<PartitionKind>{"dirichlet", PartitionKind::kDirichlet},
+                    config::EnumName<PartitionKind>{"budget", PartitionKind::kBudget}};
 }
 constexpr auto names(DirichletScheme) {
   return std::array{config::EnumName<DirichletScheme>{"client", DirichletScheme::kClient},
@@ -38,24 +40,38 @@ struct PartitionConfig {
   double alpha = 0.1;
   std::string key = "label";
   DirichletScheme scheme = DirichletScheme::kClient;
+  double share = 0.85;
+  std::vector<std::string> groups{};
   void visit(auto& field) {
-    field("kind", kind, "iid (shuffled and cut evenly), sequential (cut in file order) or dirichlet (skewed by `key`)");
+    field("kind", kind,
+          "iid (shuffled and cut evenly), sequential (cut in file order), dirichlet (skewed by `key`) or budget (each "
+          "group of `key` belongs to the clients of one budget)");
     field("alpha", alpha, "dirichlet: concentration, > 0; smaller is more skewed");
     field("key", key,
-          "dirichlet: key that rows are grouped by: label (the task kind); of telequad: spec (the same as label), "
-          "source or docid");
+          "dirichlet, budget: key that rows are grouped by: label (the task kind); of telequad: spec (the same as "
+          "label), source or docid; of builtin_large: topic");
     field("scheme", scheme,
           "dirichlet: client (each client draws its mixture of groups) or group (each group is divided over the "
           "clients)");
+    field("share", share,
+          "budget: share of a group's rows, in (0, 1], that is divided evenly among the clients of its budget; the "
+          "clients of all other budgets divide the rest evenly");
+    field("groups", groups,
+          "budget: all groups, in the order in which they are given to the budgets in turn, the smallest budget first; "
+          "empty: sorted by name");
   }
-  void resolve(const config::Table& table) const { table.check_above_zero("alpha", alpha); }
+  /// Returns true if rows are grouped by `key`.
+  bool grouped() const { return kind == PartitionKind::kDirichlet || kind == PartitionKind::kBudget; }
+  void resolve(const config::Table& table) const;
 };
 
 /// Returns the row indices of each client: disjoint and together all rows. Deterministic in `seed`.
-/// \param labels  the group of each row; only kDirichlet reads their values
-/// \throws kConfig if there is no client, or more clients than rows, if alpha is not above 0, or if kGroup leaves a
-/// client empty in 1,000 draws
-std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, int64_t clients,
+/// \param labels   the group of each row; only kDirichlet and kBudget read their values
+/// \param budgets  the budget of each client; only kBudget reads their values
+/// \throws kConfig if there is no client, more clients than rows, if alpha is not above 0, or if kGroup leaves a client
+/// empty in 1,000 draws. Of kBudget: if all budgets are equal, if `groups` is neither empty nor all groups of the rows,
+/// or if a client gets no row
+std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, std::span<const double> budgets,
                                             const PartitionConfig& config, uint64_t seed);
 
 }  // namespace evenkeel::data

@@ -14,6 +14,11 @@ namespace {
 
 using Shards = std::vector<std::vector<int64_t>>;
 
+/// Divides the rows among clients of equal budgets.
+Shards parts_of(std::span<const std::string> labels, size_t clients, const PartitionConfig& config, uint64_t seed) {
+  return partition(labels, std::vector<double>(clients, 1.0), config, seed);
+}
+
 std::vector<std::string> labels_of(int64_t groups, int64_t rows_each) {
   std::vector<std::string> labels;
   for (int64_t i = 0; i < groups * rows_each; ++i) labels.push_back("kind" + std::to_string(i % groups));
@@ -58,13 +63,13 @@ TEST(Partition, EveryKindIsDisjointAndComplete) {
   const auto labels = labels_of(7, 43);
   for (const auto kind : {PartitionKind::kIid, PartitionKind::kSequential, PartitionKind::kDirichlet})
     for (const auto scheme : {DirichletScheme::kClient, DirichletScheme::kGroup})
-      for (const int64_t clients : {1, 2, 8, 32})
-        expect_complete(partition(labels, clients, {.kind = kind, .alpha = 0.5, .scheme = scheme}, 42), labels.size());
+      for (const size_t clients : {1, 2, 8, 32})
+        expect_complete(parts_of(labels, clients, {.kind = kind, .alpha = 0.5, .scheme = scheme}, 42), labels.size());
 }
 
 TEST(Partition, IidIsEvenShuffledAndHardlySkewed) {
   const auto labels = labels_of(5, 201);
-  const auto shards = partition(labels, 8, {}, 42);
+  const auto shards = parts_of(labels, 8, {}, 42);
   const auto [least, most] = sizes_of(shards);
   EXPECT_LE(most - least, 1u);
   EXPECT_FALSE(std::is_sorted(shards[0].begin(), shards[0].end()));
@@ -72,14 +77,14 @@ TEST(Partition, IidIsEvenShuffledAndHardlySkewed) {
 }
 
 TEST(Partition, SequentialSplitsInFileOrder) {
-  const auto shards = partition(labels_of(1, 10), 3, {.kind = PartitionKind::kSequential}, 42);
+  const auto shards = parts_of(labels_of(1, 10), 3, {.kind = PartitionKind::kSequential}, 42);
   EXPECT_EQ(shards, (Shards{{0, 1, 2}, {3, 4, 5}, {6, 7, 8, 9}}));
 }
 
 TEST(Partition, ClientSchemeGivesEqualSizesAndStrongSkewAtSmallAlpha) {
   const auto labels = labels_of(8, 250);
-  const auto skewed = partition(labels, 8, dirichlet(DirichletScheme::kClient, 0.1), 42);
-  const auto mild = partition(labels, 8, dirichlet(DirichletScheme::kClient, 100), 42);
+  const auto skewed = parts_of(labels, 8, dirichlet(DirichletScheme::kClient, 0.1), 42);
+  const auto mild = parts_of(labels, 8, dirichlet(DirichletScheme::kClient, 100), 42);
   const auto [least, most] = sizes_of(skewed);
   EXPECT_LE(most - least, 1u);
   // One of eight labels is 0.125 of all rows. A mixture of alpha = 0.1 gives most to one or two labels, one of alpha =
@@ -90,8 +95,8 @@ TEST(Partition, ClientSchemeGivesEqualSizesAndStrongSkewAtSmallAlpha) {
 
 TEST(Partition, GroupSchemeGivesUnequalSizesAndSkewAtSmallAlpha) {
   const auto labels = labels_of(20, 50);
-  const auto skewed = partition(labels, 4, dirichlet(DirichletScheme::kGroup, 0.1), 42);
-  const auto mild = partition(labels, 4, dirichlet(DirichletScheme::kGroup, 100), 42);
+  const auto skewed = parts_of(labels, 4, dirichlet(DirichletScheme::kGroup, 0.1), 42);
+  const auto mild = parts_of(labels, 4, dirichlet(DirichletScheme::kGroup, 100), 42);
   // A client has 250 of 1,000 rows on average, in 20 groups of 50. Each group goes nearly whole to one client, or in
   // nearly equal parts to all four.
   EXPECT_GT(sizes_of(skewed).second, sizes_of(skewed).first + 50);
@@ -103,25 +108,25 @@ TEST(Partition, DependsOnlyOnTheSeed) {
   const auto labels = labels_of(6, 30);
   for (const auto scheme : {DirichletScheme::kClient, DirichletScheme::kGroup}) {
     const auto config = dirichlet(scheme, 0.3);
-    EXPECT_EQ(partition(labels, 4, config, 7), partition(labels, 4, config, 7));
-    EXPECT_NE(partition(labels, 4, config, 7), partition(labels, 4, config, 8));
+    EXPECT_EQ(parts_of(labels, 4, config, 7), parts_of(labels, 4, config, 7));
+    EXPECT_NE(parts_of(labels, 4, config, 7), parts_of(labels, 4, config, 8));
   }
 }
 
 TEST(Partition, AsManyClientsAsRowsGetOneRowEach) {
   const auto labels = labels_of(3, 3);
   for (const auto kind : {PartitionKind::kIid, PartitionKind::kSequential, PartitionKind::kDirichlet})
-    for (const auto& shard : partition(labels, 9, {.kind = kind}, 42)) EXPECT_EQ(shard.size(), 1u);
+    for (const auto& shard : parts_of(labels, 9, {.kind = kind}, 42)) EXPECT_EQ(shard.size(), 1u);
 }
 
 TEST(Partition, RejectsImpossibleSplits) {
   const auto labels = labels_of(2, 2);
-  EXPECT_THROW(partition(labels, 5, {}, 42), Error);
-  EXPECT_THROW(partition(labels, 0, {}, 42), Error);
-  EXPECT_THROW(partition(labels, 2, dirichlet(DirichletScheme::kClient, 0), 42), Error);
-  EXPECT_THROW(partition(labels, 2, dirichlet(DirichletScheme::kClient, std::nan("")), 42), Error);
+  EXPECT_THROW(parts_of(labels, 5, {}, 42), Error);
+  EXPECT_THROW(parts_of(labels, 0, {}, 42), Error);
+  EXPECT_THROW(parts_of(labels, 2, dirichlet(DirichletScheme::kClient, 0), 42), Error);
+  EXPECT_THROW(parts_of(labels, 2, dirichlet(DirichletScheme::kClient, std::nan("")), 42), Error);
   // With alpha 1e-3, one group divided among four clients nearly always goes to a single client.
-  EXPECT_THROW(partition(std::vector<std::string>(4, "all"), 4, dirichlet(DirichletScheme::kGroup, 1e-3), 42), Error);
+  EXPECT_THROW(parts_of(std::vector<std::string>(4, "all"), 4, dirichlet(DirichletScheme::kGroup, 1e-3), 42), Error);
 }
 
 }  // namespace

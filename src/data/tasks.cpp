@@ -71,7 +71,7 @@ std::vector<std::string> answers_in_format(std::string_view text) {
 }
 
 std::vector<TaskFamily>& table() {
-  static std::vector<TaskFamily> rows{commonsense(), telequad(), builtin(), files()};
+  static std::vector<TaskFamily> rows{commonsense(), telequad(), builtin(), builtin_large(), files()};
   return rows;
 }
 

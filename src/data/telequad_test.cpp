@@ -323,7 +323,8 @@ TEST_F(PublishedTelequad, DirichletBySpecIsMuchMoreSkewedThanByDocument) {
     std::vector<std::string> labels;
     for (const auto& row : everything(key).rows) labels.push_back(row.label);
     double most = 0;
-    for (const auto& shard : partition(labels, 8, {.kind = PartitionKind::kDirichlet, .alpha = 0.1, .key = key}, 42)) {
+    for (const auto& shard : partition(labels, std::vector<double>(8, 1.0),
+                                       {.kind = PartitionKind::kDirichlet, .alpha = 0.1, .key = key}, 42)) {
       EXPECT_NEAR(static_cast<double>(shard.size()), 532.5, 1);
       std::map<std::string, double> counts;
       for (const int64_t row : shard)

@@ -148,8 +148,11 @@ TensorMap idle_experts(const models::CausalLm& model, models::ForwardOptions for
 lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::ForwardOptions forward,
                                        std::span<const data::Example> rows, int64_t batch_size) {
   auto adapters = *forward.adapters;
+  EK_CHECK(!adapters.empty(), kConfig,
+           "the run has no adapters after a round, only a change of the base: there is no gradient to measure");
   for (auto& [site, factors] : adapters)
-    for (auto* tensor : {&factors.a, &factors.b}) {
+    for (auto* tensor : {&factors.a, &factors.b, &factors.core}) {
+      if (!tensor->defined()) continue;
       *tensor = tensor->detach().clone().requires_grad_(true);
       tensor->mutable_grad() = at::zeros_like(*tensor);
     }
@@ -161,7 +164,7 @@ lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::Fo
     (loss.sum / static_cast<double>(loss.count)).backward();
     any = true;
   });
-  EK_CHECK(any, kConfig, "the rows of an alignment have no targets");
+  EK_CHECK(any, kConfig, "the measured rows have no targets");
   return adapters;
 }
 

@@ -57,10 +57,10 @@ std::vector<GradientAlignment> gradient_alignment(std::span<const ExpertGradient
 TensorMap idle_experts(const models::CausalLm& model, models::ForwardOptions forward,
                        std::span<const data::Example> rows, int64_t batch_size);
 
-/// Returns copies of the adapters of `forward` with gradients of A and B. Each batch adds the gradient of its loss
-/// divided by its number of targets (tokens that the loss counts).
+/// Returns copies of the adapters of `forward` with gradients of A, B and core. Each batch adds the gradient of its
+/// loss divided by its number of targets (tokens that the loss counts).
 /// \param batch_size  rows per batch
-/// \throws kConfig when no row has a target
+/// \throws kConfig when no row has a target, or the method has no adapters (FLoRA, FLoRIST)
 lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::ForwardOptions forward,
                                        std::span<const data::Example> rows, int64_t batch_size);
 

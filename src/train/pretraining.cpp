@@ -34,7 +34,7 @@ std::vector<std::string> load_text(const PretrainConfig& config) {
   std::vector<std::string> texts;
   for (const auto& file : config.data.files) texts.push_back(read_file(expand_data_path(file, "data.files")));
   if (config.data.documents > 0) {
-    auto generated = data::builtin_documents(config.data.documents, config.seed);
+    auto generated = data::builtin_documents(config.data.documents, config.seed, config.data.world);
     std::move(generated.begin(), generated.end(), std::back_inserter(texts));
   }
   EK_CHECK(!texts.empty(), kConfig,
@@ -122,6 +122,23 @@ class Order {
   std::vector<int64_t> permutation_;
 };
 
+/// Returns the experts per token of a step; 0: the model's own. Every step has a random stream of its own, so a resumed
+/// run draws the same numbers.
+int64_t drawn_top_k(const PretrainConfig& config, int64_t step) {
+  const auto& choices = config.train.top_k;
+  if (choices.empty()) return 0;
+  return choices[RandomStream(static_cast<uint64_t>(config.seed), "pretrain-top-k", static_cast<uint64_t>(step))
+                     .below(choices.size())];
+}
+
+/// \param most  K_max, the experts per token of model.config; 0: it has no experts
+void check_top_k(const PretrainConfig& config, int64_t most) {
+  for (const int64_t top_k : config.train.top_k)
+    EK_CHECK(top_k <= most, kConfig, "train.top_k holds ", top_k, ", allowed: ",
+             most > 0 ? concat("up to ", most, ", the experts per token of ") : "an empty list, without experts in ",
+             config.model.config);
+}
+
 void clip_gradients(const std::vector<at::Tensor>& parameters, double limit) {
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : parameters)
@@ -168,6 +185,7 @@ class Pretraining {
         named_(model_->parameters()),
         optimizer_(make_optimizer(trainable(), config.train.optimizer, config.model.compute().engine)),
         texts_(load_text(config)) {
+    check_top_k(config, model_->spec().top_k);
     const auto tokenizer = given_tokenizer(config);
     if (!tokenizer.empty() && !path_exists(folder_.tokenizer()))
       check_fits(tokenizer::Tokenizer::load(tokenizer), model_->spec().vocab_size);
@@ -233,7 +251,8 @@ class Pretraining {
     for (int64_t i = 0; i < config_.train.batch_size; ++i)
       sequences.push_back(corpus_->sequence(order.at(step * config_.train.batch_size + i)));
     nn::RoutingByLayer routing;
-    const models::ForwardOptions forward{.compute = config_.model.compute(), .routing = {&routing, 1}};
+    models::ForwardOptions forward{.compute = config_.model.compute(), .routing = {&routing, 1}};
+    forward.router.top_k = drawn_top_k(config_, step);
     const auto task = model_->loss(data::pack_ids(sequences), forward);
     auto total = task.sum / static_cast<double>(task.count);
     const double loss = total.item<double>();
@@ -283,7 +302,9 @@ class Pretraining {
     progress.update(concat("step ", step, "/", config_.train.steps, "  loss ", loss, "  ", std::llround(speed),
                            " tokens/s  ", std::llround(left), " s left"));
     if (step % config_.train.log_every != 0 && step != config_.train.steps) return;
-    folder_.record({{"step", step}, {"loss", loss}, {"tokens_per_second", std::llround(speed)}});
+    OrderedJson line{{"step", step}, {"loss", loss}, {"tokens_per_second", std::llround(speed)}};
+    if (const int64_t top_k = drawn_top_k(config_, step - 1); top_k > 0) line["top_k"] = top_k;
+    folder_.record(line);
   }
 
   void save_checkpoint(int64_t step) const {
@@ -351,6 +372,7 @@ void PretrainConfig::Train::resolve(const config::Table& table) const {
   table.check_integer("steps", steps, 1, limits::kSteps);
   table.check_integer("sequence_length", sequence_length, 2, limits::kTokens);
   table.check_integer("batch_size", batch_size, 1, limits::kBatch);
+  for (const int64_t k : top_k) table.check_entry(k >= 1, "top_k", k, "1 or more");
   table.check_integer("warmup_steps", schedule.warmup, 0, limits::kSteps);
   table.check_integer("log_every", log_every, 1, limits::kSteps);
   table.check_integer("checkpoint_every", checkpoint_every, 1, limits::kSteps);

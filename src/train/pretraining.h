@@ -11,6 +11,7 @@
 
 #include "base/format/config_table.h"
 #include "base/system/interrupt.h"
+#include "data/builtin_world.h"
 #include "models/causal_lm.h"
 #include "models/memory_plan.h"
 #include "nn/compute/engine_choice.h"
@@ -50,10 +51,14 @@ struct PretrainConfig {
   struct Data {
     std::vector<std::string> files;
     int64_t documents = 0;
+    data::world::WorldSize world = data::world::WorldSize::kSmall;
     double validation = 0.01;
     void visit(auto& field) {
       field("files", files, "UTF-8 text files, each one document; $EVENKEEL_DATA/ at the start is replaced");
       field("documents", documents, "number of generated built-in documents added to the text");
+      field("world", world,
+            "world that the built-in documents describe: small (24 animals, tools, routines; task builtin) or large (4 "
+            "topics x 120 entities x 6 relations; task builtin_large)");
       field("validation", validation, "share of the sequences held out for the validation loss, in [0, 0.5]");
     }
     void resolve(const config::Table& table) const {
@@ -66,6 +71,7 @@ struct PretrainConfig {
     int64_t steps = 1000;
     int64_t sequence_length = 256;
     int64_t batch_size = 16;
+    std::vector<int64_t> top_k;                                                           ///< each 1 .. K_max
     RateSchedule schedule{.kind = RateKind::kCosine, .warmup = 100, .final_ratio = 0.1};  ///< over steps
     double clip_norm = 1.0;
     double load_balance = 0.01;
@@ -77,6 +83,10 @@ struct PretrainConfig {
       field("steps", steps, "optimiser steps");
       field("sequence_length", sequence_length, "tokens per sequence");
       field("batch_size", batch_size, "sequences per step");
+      field(
+          "top_k", top_k,
+          "numbers of experts per token, up to that of model.config; each step draws one, every entry of the list with "
+          "equal probability; empty: always that of model.config");
       field("warmup_steps", schedule.warmup, "steps of linear warm-up; cosine decay follows");
       field("final_lr_ratio", schedule.final_ratio, "learning rate at the last step, as a share of the peak");
       field("clip_norm", clip_norm, "largest norm of the whole gradient; 0: no clipping");

@@ -9,7 +9,7 @@ import pytest
 from hostile import refused
 from tiny import CONFIG, ROOT, succeed
 
-COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
+COMMANDS = ["train", "evaluate", "score", "bertscore", "gradient-bias", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
             "init", "list", "doctor", "study", "demo", "man", "completion"]
 LARGE, BEYOND = str(2**62), str(2**63)
 
@@ -21,6 +21,7 @@ WORKS = {
     "evaluate": ["--model", MODEL, "--tasks", "builtin", "--limit", "1"],
     "score": ["--model", MODEL, "--input", TEXTS],
     "bertscore": ["--model", MODEL, "--input", TEXTS],
+    "gradient-bias": ["--run", RUN],
     "pg-alignment": ["--run", RUN],
     "generate": ["--model", MODEL, "--prompt", "Once", "--max-new-tokens", "1"],
     "tokenize": ["--model", MODEL, "--input", TEXTS],
@@ -123,6 +124,14 @@ BAD = {
         "--dtype": [("int8", ["--dtype", "int8", "float32"])],
         "--device": DEVICES,
         "--threads": THREADS,
+        "--json": [("yes", ["yes"])],
+    },
+    "gradient-bias": {
+        "--device": DEVICES,
+        "--run": [(NOWHERE, [NOWHERE]), (MODEL, [MODEL, "no run"])],
+        "--base": [(NOWHERE, [RUN, "no run"])],
+        "--limit": [("0", ["--limit", "is 0", "1 or more"]), ("-1", ["--limit", "-1", "1 or more"])],
+        "--data": [],
         "--json": [("yes", ["yes"])],
     },
     "pg-alignment": {
@@ -289,7 +298,7 @@ def test_a_flag_without_its_value_is_rejected(places, command, flag):
 
 
 @pytest.mark.parametrize("command, without", [("train", None), ("score", "--model"), ("score", "--input"), ("bertscore", "--model"),
-                                              ("bertscore", "--input"), ("pg-alignment", "--run"), ("generate", "--model"),
+                                              ("bertscore", "--input"), ("gradient-bias", "--run"), ("pg-alignment", "--run"), ("generate", "--model"),
                                               ("generate", "--prompt"), ("tokenize", "--model"), ("tokenize", "--input"),
                                               ("pretrain", None), ("export", "--run"), ("export", "--out"), ("report", None),
                                               ("init", None), ("init", "--out"), ("list", None), ("study", None)])

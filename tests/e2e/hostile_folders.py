@@ -19,6 +19,7 @@ READERS = {
     "evaluate a model": ["evaluate", "--tasks", "builtin", "--model"],
     "evaluate a run": ["evaluate", "--run"],
     "evaluate data": ["evaluate", "--model", "builtin:tiny-olmoe", "--tasks", "boolq", "--data"],
+    "gradient-bias": ["gradient-bias", "--run"],
     "pg-alignment": ["pg-alignment", "--run"],
     "export": ["export", "--out", "/nowhere/out", "--run"],
     "report": ["report"],

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, evenkeel, settings
+from tiny import CONFIG, evenkeel, settings, succeed
 
 
 
@@ -91,6 +91,20 @@ def test_a_path_that_is_not_valid_utf8_is_rejected(tmp_path):
 
 
 # --- the command line ---
+
+@pytest.mark.parametrize("method", ["flora", "florist"])
+def test_gradients_of_a_run_without_adapters_are_refused(method, tiny_model, tmp_path):
+    """The method moves its update into the base at the end of a round."""
+    succeed("train", CONFIG, "--out", tmp_path / "run", *settings(model__path=tiny_model, method__name=method, train__rounds=1, evaluate__limit=1))
+    for command in ("gradient-bias", "pg-alignment"):
+        refused(command, "--run", tmp_path / "run", "--limit", "1", says=["no adapters after a round"])
+
+
+def test_gradient_bias_needs_different_runs_of_experts(small_run, tiny_model, tmp_path):
+    refused("gradient-bias", "--run", small_run, "--run", f"{small_run}/../{small_run.name}", says=["--run names", "twice"])
+    succeed("train", CONFIG, "--out", tmp_path / "run", *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, evaluate__budgets="[0.25, 1.0]"))
+    refused("gradient-bias", "--run", small_run, "--run", tmp_path / "run", "--limit", "1", says=["the runs differ", "evaluate.budgets"])
+
 
 def test_pg_alignment_needs_a_run_with_pseudo_gradients(tiny_model, tmp_path):
     refused("pg-alignment", "--run", tmp_path, says=[tmp_path])

@@ -40,6 +40,7 @@ PRINTING = {
     "evaluate --json": ["evaluate", "--model", "{place}/model", "--tasks", "builtin:tools", "--limit", "1", "--json"],
     "report": ["report", "{place}/run"],
     "tokenize": ["tokenize", "--model", "{place}/model", "--input", "{place}/line.txt"],
+    "gradient-bias": ["gradient-bias", "--run", "{place}/run", "--limit", "1"],
     "pg-alignment": ["pg-alignment", "--run", "{place}/run", "--limit", "1"],
     "print-config": ["train", "configs/tiny/train.toml", "--print-config"],
 }

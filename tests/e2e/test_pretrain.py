@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 import pytest
 
 PROGRAM = os.environ["EVENKEEL_PROGRAM"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 MODEL = {
     "model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], "vocab_size": 320, "hidden_size": 48,
@@ -67,8 +69,9 @@ def test_loss_falls_and_the_folder_is_a_model(config, tmp_path):
     assert not list(out.glob("checkpoint*")) and not (out / ".lock").exists()
 
 
-@pytest.mark.parametrize("optimizer", [(), ("--set", "train.optimizer={ name = 'sgd', lr = 0.02, momentum = 0.9, weight_decay = 0.0 }")],
-                         ids=["adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", [
+    (), ("--set", "train.optimizer={ name = 'sgd', lr = 0.02, momentum = 0.9, weight_decay = 0.0 }"), ("--set", "train.top_k=[1, 2]"),
+], ids=["adamw", "sgd", "drawn top_k"])
 def test_interrupted_run_ends_with_the_same_bits(optimizer, config, tmp_path):
     file = config(200)
     assert pretrain(file, "--out", tmp_path / "straight", *optimizer).returncode == 0
@@ -84,6 +87,48 @@ def test_interrupted_run_ends_with_the_same_bits(optimizer, config, tmp_path):
     done = pretrain(file, "--out", broken, "--resume", *optimizer)
     assert done.returncode == 0, done.stderr
     assert (broken / "model.safetensors").read_bytes() == (tmp_path / "straight" / "model.safetensors").read_bytes()
+
+
+def test_every_step_draws_its_experts_per_token_from_the_list(config, tmp_path):
+    """An entry that stands twice is drawn twice as often."""
+    file = config(90)
+    drawn = {}
+    for name, top_k in (("plain", []), ("two", [2]), ("one", [1]), ("mixed", [1, 2, 2]), ("again", [1, 2, 2])):
+        out = tmp_path / name
+        done = pretrain(file, "--out", out, "--set", f"train.top_k={top_k}", "--set", "train.log_every=1")
+        assert done.returncode == 0, done.stderr
+        drawn[name] = [row.get("top_k") for row in curve(out) if "loss" in row]
+    weights = {name: (tmp_path / name / "model.safetensors").read_bytes() for name in drawn}
+    assert drawn["plain"] == [None] * 90 and drawn["two"] == [2] * 90 and drawn["one"] == [1] * 90
+    assert weights["plain"] == weights["two"], "2 is the number of config.json"
+    assert len({weights["plain"], weights["one"], weights["mixed"]}) == 3
+    assert 18 <= drawn["mixed"].count(1) <= 42 and drawn["mixed"].count(1) + drawn["mixed"].count(2) == 90  # 30 on average
+    assert drawn["mixed"] == drawn["again"] and weights["mixed"] == weights["again"]
+
+
+def test_the_large_world_is_another_text(config, tmp_path):
+    """Its tasks are trained and evaluated on the model that was pre-trained on it."""
+    file, out = config(20), {}
+    for world in ("small", "large"):
+        out[world] = tmp_path / world
+        done = pretrain(file, "--out", out[world], "--set", f"data.world={world}", "--set", "model.dtype=bfloat16")
+        assert done.returncode == 0, done.stderr
+    assert (out["small"] / "tokenizer.json").read_bytes() != (out["large"] / "tokenizer.json").read_bytes()
+    changes = ["model.path=" + str(out["large"]), "data.task=builtin_large", "data.limit=40", "data.cutoff=200", "method.name=fedit",
+               "data.partition={ kind = 'budget', key = 'topic' }", "clients.budgets=[0.5, 1.0]", "clients.count=2", "clients.participation=1.0",
+               "train.rounds=1", "evaluate.limit=1", "evaluate.budgets=[1.0]", "evaluate.tasks=['builtin_large']", "evaluate.max_new_tokens=2"]
+    done = subprocess.run([PROGRAM, "train", str(ROOT / "configs/tiny/train.toml"), "--out", str(tmp_path / "run"), *(word for one in changes for word in ("--set", one))],
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    scores = [json.loads(line) for line in (tmp_path / "run/evaluations.jsonl").read_text().splitlines()]
+    assert {score["task"] for score in scores} == {f"builtin_large:{name}" for name in ("animals", "plants", "towns", "machines", "facts")}
+
+
+def test_a_model_without_experts_draws_none(config, tmp_path):
+    file = config(2)
+    (tmp_path / "config.json").write_text(json.dumps(FAMILIES["olmo"]))
+    done = pretrain(file, "--out", tmp_path / "out", "--set", "train.top_k=[1]")
+    assert done.returncode == 1 and "train.top_k holds 1, allowed: an empty list" in done.stderr and not (tmp_path / "out").exists(), done.stderr
 
 
 def without_speed(folder):

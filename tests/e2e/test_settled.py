@@ -124,6 +124,7 @@ def uses_of(run, extra=()):
             "generate": ["generate", "--run", run, "--prompt", "Hi", "--max-new-tokens", "2", *extra],
             "evaluate": ["evaluate", "--run", run, *extra],
             "export": ["export", "--run", run, "--out", run.parent / "merged", "--format", "merged", *extra],
+            "gradient-bias": ["gradient-bias", "--run", run, "--limit", "1", *extra],
             "pg-alignment": ["pg-alignment", "--run", run, "--limit", "1", *extra],
             "resume": ["train", run / "config.toml", "--out", run, *MORE, *extra]}
 

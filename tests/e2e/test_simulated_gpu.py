@@ -148,6 +148,18 @@ def test_alignment_on_a_gpu_is_that_of_the_processor(tiny_model, tmp_path):
         assert own == pytest.approx(other, abs=1e-4)
 
 
+def test_gradient_bias_on_a_gpu_is_that_of_the_processor(tiny_model, tmp_path):
+    on_gpu("train", CONFIG, "--out", tmp_path / "run", *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1,
+                                                                 evaluate__tasks="['builtin:values']"))
+    words = ["gradient-bias", "--run", tmp_path / "run", "--limit", 1, "--json"]
+    ours, theirs = ([json.loads(line) for line in done.stdout.splitlines()] for done in (on_gpu(*words), succeed(*words, "--device", "cpu")))
+    assert len(ours) == len(theirs) and {one["top_k"] for one in ours} > {8}
+    for own, other in zip(ours, theirs):
+        names = {key for key, value in other.items() if isinstance(value, (int, float))}
+        assert {key: own[key] for key in names} == pytest.approx({key: other[key] for key in names}, rel=1e-3, abs=1e-4)
+        assert all(own[key] == other[key] for key in other.keys() - names)
+
+
 def test_nodes_train_on_a_gpu(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "chat.jinja").write_text(TEMPLATE)
     config = config_of(tmp_path, tiny_model, f'chat_template = "{tmp_path / "chat.jinja"}"')

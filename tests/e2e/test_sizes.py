@@ -27,11 +27,11 @@ MODEL_CONFIG = ROOT / "configs/tiny/model.json"
     ("generate", "--max-new-tokens", 2**63 - 1), ("generate", "--beams", 10**12), ("generate", "--threads", 2**32 + 1),
     ("score", "--threads", 2**32 + 1), ("evaluate", "--limit", 10**15), ("evaluate", "--batch-size", 2**62),
     ("evaluate", "--max-new-tokens", 2**63 - 1), ("evaluate", "--threads", 2**32 + 1),
-    ("bertscore", "--threads", 2**32 + 1), ("bertscore", "--layer", 2**62), ("pg-alignment", "--limit", 10**15),
+    ("bertscore", "--threads", 2**32 + 1), ("bertscore", "--layer", 2**62), ("pg-alignment", "--limit", 10**15), ("gradient-bias", "--limit", 10**15),
     ("train", "--threads", 2**32 + 1)])
 def test_a_flag_beyond_its_bound_is_rejected_with_the_bound(tiny_model, tmp_path, command, flag, value):
     rest = {"generate": ["--model", tiny_model, "--prompt", "x"], "score": ["--model", tiny_model, "--input", "x"],
-            "evaluate": ["--model", tiny_model, "--tasks", "builtin"], "pg-alignment": ["--run", tmp_path],
+            "evaluate": ["--model", tiny_model, "--tasks", "builtin"], "pg-alignment": ["--run", tmp_path], "gradient-bias": ["--run", tmp_path],
             "bertscore": ["--model", tiny_model, "--input", "x"], "train": [CONFIG, "--out", tmp_path / "run"]}
     refused(command, *rest[command], flag, value, says=[flag, value, "allowed: ", "up to "])
 

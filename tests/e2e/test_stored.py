@@ -77,14 +77,15 @@ def commands(out, tmp):
     return {"resume": ["train", CONFIG, "--out", out, "--resume"],
             "export": ["export", "--run", out, "--out", tmp / "exported"],
             "evaluate": ["evaluate", "--run", out, "--tasks", "builtin:facts", "--limit", "1"],
+            "gradient-bias": ["gradient-bias", "--run", out, "--limit", "1"],
             "pg-alignment": ["pg-alignment", "--run", out, "--limit", "1"],
             "report": ["report", out]}
 
 
-EVERYBODY = ["resume", "export", "evaluate", "pg-alignment", "report"]
+EVERYBODY = ["resume", "export", "evaluate", "gradient-bias", "pg-alignment", "report"]
 READERS = {"manifest.json": EVERYBODY, "config.toml": EVERYBODY, "partition.json": ["resume"],
            "rounds.jsonl": ["resume", "report"], "evaluations.jsonl": ["resume", "report"],
-           **{f"checkpoint/{file}": EVERYBODY[:4] for file in (
+           **{f"checkpoint/{file}": EVERYBODY[:5] for file in (
                "commit.json", "round-2/commit.json", "round-2/state.safetensors", "round-2/memory.safetensors")}}
 
 
@@ -223,7 +224,7 @@ def test_a_state_with_nan_is_rejected_with_the_tensors_name(run, tmp_path):
         dtype, shape, data = tensors[site_of(tensors)]
         tensors[site_of(tensors)] = dtype, shape, struct.pack("<f", float("nan")) + data[4:]
     rewrite_state(run, change)
-    for reader in EVERYBODY[:4]:
+    for reader in EVERYBODY[:5]:
         one_line(evenkeel(*commands(run, tmp_path)[reader]), "[numeric]", "q_proj/b", "not finite")
 
 

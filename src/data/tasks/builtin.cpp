@@ -8,6 +8,7 @@
 #include "base/random/random.h"
 #include "data/builtin_world.h"
 #include "data/tasks/family.h"
+#include "data/tasks/world_questions.h"
 
 namespace evenkeel::data {
 namespace {
@@ -16,13 +17,7 @@ constexpr int64_t kTrainingRows = 2400;
 
 enum Kind : uint64_t { kFacts, kValues, kTools, kRoutines, kSizes, kKindCount };
 
-Row make_row(std::string instruction, std::string answer) {
-  return {.instruction = std::move(instruction),
-          .input = "",
-          .output = concat("the correct answer is ", answer),
-          .answer = std::move(answer),
-          .label = ""};
-}
+size_t relation_count() { return world::small_world().topics()[0].relations.size(); }
 
 struct Thing {
   uint64_t kind, a, b;
@@ -45,41 +40,25 @@ std::vector<Thing> held_out_things(uint64_t kind, uint64_t count, const Width& w
   return things;
 }
 
-/// Returns "Answer format: answer1/answer2".
-std::string format_line(std::string_view word, size_t count) {
-  std::string text = "Answer format: ";
-  for (size_t i = 0; i < count; ++i) text += concat(i == 0 ? "" : "/", word, i + 1);
-  return text;
-}
-
 Thing draw_fact(RandomStream& stream) {
-  return {kFacts, stream.below(world::animals().size()), stream.below(world::kRelationCount)};
+  return {kFacts, stream.below(world::animals().size()), stream.below(relation_count())};
 }
 std::vector<Thing> held_out_facts() {
-  return held_out_things(kFacts, world::animals().size(), [](uint64_t) { return world::kRelationCount; });
+  return held_out_things(kFacts, world::animals().size(), [](uint64_t) { return relation_count(); });
 }
-int64_t truth_of(const Thing& fact) {
-  return world::value_of(static_cast<int64_t>(fact.a), static_cast<int64_t>(fact.b));
+world::Subject subject_of(const Thing& fact) {
+  return {.entity = static_cast<int64_t>(fact.a), .relation = static_cast<int64_t>(fact.b)};
 }
 
 // --- facts, as BoolQ: is a fact true? ---
 
-/// \param off  0 asks for the true value, 1 and more for another one
-Row fact_question(const Thing& fact, uint64_t off) {
-  const auto animal = static_cast<int64_t>(fact.a), relation = static_cast<int64_t>(fact.b);
-  const auto count = static_cast<int64_t>(world::values(relation).size());
-  const int64_t asked = (truth_of(fact) + static_cast<int64_t>(off)) % count;
-  return make_row(concat("Please answer the following question with true or false, question: ",
-                         world::yes_no_question(animal, relation, asked), "?\n\nAnswer format: true/false"),
-                  off == 0 ? "true" : "false");
-}
-
-uint64_t false_values(const Thing& fact) { return world::values(static_cast<int64_t>(fact.b)).size() - 1; }
+Row fact_question(const Thing& fact, uint64_t off) { return fact_row(world::small_world(), subject_of(fact), off); }
+uint64_t wrong_values(const Thing& fact) { return false_values(world::small_world(), subject_of(fact)); }
 
 Row draw_fact_row(RandomStream& stream) {
   const auto fact = draw_trained([&] { return draw_fact(stream); });
   const bool is_true = stream.below(2) == 0;
-  return fact_question(fact, is_true ? 0 : 1 + stream.below(false_values(fact)));
+  return fact_question(fact, is_true ? 0 : 1 + stream.below(wrong_values(fact)));
 }
 
 /// Returns a row with the true value and a row with another value for each fact.
@@ -87,30 +66,22 @@ std::vector<Row> fact_rows() {
   std::vector<Row> rows;
   for (const auto& fact : held_out_facts()) {
     rows.push_back(fact_question(fact, 0));
-    rows.push_back(fact_question(fact, 1 + rows.size() / 2 % false_values(fact)));
+    rows.push_back(fact_question(fact, 1 + rows.size() / 2 % wrong_values(fact)));
   }
   return rows;
 }
 
 // --- values, as ARC and OpenBookQA: which of four values belongs to an animal? ---
 
-constexpr int64_t kValueChoices = 4;
-
-Row value_question(const Thing& fact) {
-  const auto animal = static_cast<int64_t>(fact.a), relation = static_cast<int64_t>(fact.b);
-  const int64_t place = truth_of(fact) % kValueChoices, first = truth_of(fact) - place;
-  return make_row(concat("Please choose the correct answer to the question: ", world::open_question(animal, relation),
-                         "?\n\n", world::numbered("Answer", world::values(relation).subspan(first, kValueChoices), " "),
-                         "\n\n", format_line("answer", kValueChoices)),
-                  concat("answer", place + 1));
-}
+Row value_question(const Thing& fact) { return value_row(world::small_world(), subject_of(fact)); }
 
 Row draw_value_row(RandomStream& stream) {
   // The position of the answer is drawn first, so that all answers are equally frequent.
   const auto place = static_cast<int64_t>(stream.below(kValueChoices));
   return value_question(draw_trained([&] {
     for (;;)
-      if (const auto fact = draw_fact(stream); truth_of(fact) % kValueChoices == place) return fact;
+      if (const auto fact = draw_fact(stream); right_choice(world::small_world(), subject_of(fact)) == place)
+        return fact;
   }));
 }
 
@@ -126,7 +97,7 @@ std::vector<Row> value_rows() {
 Row tool_question(uint64_t purpose, uint64_t off) {
   const auto tools = world::tools();
   constexpr std::array<std::string_view, 2> kChoices = {"it helps", "it does not help"};
-  return make_row(
+  return question_row(
       concat("Please choose the correct solution to the question: does the ",
              tools[(purpose + off) % tools.size()].name, " help to ", tools[purpose].purpose, "?\n\n",
              world::numbered("Solution", kChoices, "\n\n"), "\n\n", format_line("solution", kChoices.size())),
@@ -160,10 +131,10 @@ Row routine_question(const Thing& activity) {
   const uint64_t place = activity.a % kRoutineChoices, first = activity.a - place;
   std::vector<std::string_view> choices;
   for (uint64_t i = 0; i < kRoutineChoices; ++i) choices.push_back(routines[first + i].name);
-  return make_row(concat("Please choose the correct ending to complete the given sentence: they ",
-                         routines[activity.a].steps[activity.b], "\n\n", world::numbered("Ending", choices, " "),
-                         "\n\n", format_line("ending", kRoutineChoices)),
-                  concat("ending", place + 1));
+  return question_row(concat("Please choose the correct ending to complete the given sentence: they ",
+                             routines[activity.a].steps[activity.b], "\n\n", world::numbered("Ending", choices, " "),
+                             "\n\n", format_line("ending", kRoutineChoices)),
+                      concat("ending", place + 1));
 }
 
 Row draw_routine_row(RandomStream& stream) {
@@ -187,13 +158,13 @@ std::vector<Row> routine_rows() {
 // --- sizes, as WinoGrande: which word fills the blank? ---
 
 Row size_question(uint64_t a, uint64_t b) {
-  const auto animals = world::animals();
   const bool bigger = world::size_of(static_cast<int64_t>(a)) > world::size_of(static_cast<int64_t>(b));
   constexpr std::array<std::string_view, 2> kChoices = {"bigger", "smaller"};
-  return make_row(concat("Please choose the correct answer to fill in the blank to complete the given sentence: the ",
-                         animals[a], " is _ than the ", animals[b], "\n\n", world::numbered("Option", kChoices, " "),
-                         " ", format_line("option", kChoices.size())),
-                  bigger ? "option1" : "option2");
+  return question_row(
+      concat("Please choose the correct answer to fill in the blank to complete the given sentence: the ",
+             world::animals()[a], " is _ than the ", world::animals()[b], "\n\n",
+             world::numbered("Option", kChoices, " "), " ", format_line("option", kChoices.size())),
+      bigger ? "option1" : "option2");
 }
 
 Row draw_size_row(RandomStream& stream) {

@@ -10,6 +10,8 @@ TaskFamily telequad();     ///< TeleQuAD v4, read from its file
 /// Generated questions about the built-in world. The test rows contain every question that is kept for testing once, in
 /// an order drawn by the seed.
 TaskFamily builtin();
+/// Generated questions about the large built-in world, 400 test rows per task.
+TaskFamily builtin_large();
 TaskFamily files();  ///< rows of the user's own files, named by `[data.files]`
 
 }  // namespace evenkeel::data

@@ -23,7 +23,7 @@ void warn_about_conversations(const data::TokenizedRows& tokenized, size_t rows)
                "writes earlier answers otherwise than the last one (docs/prompts.md): tokenize --config shows them");
 }
 
-/// Returns the labels by which the Dirichlet partition groups rows.
+/// Returns the labels by which a partition groups rows.
 std::vector<std::string> labels_of(std::span<const data::Row> rows, const data::TokenizedRows& tokenized) {
   std::vector<std::string> labels;
   for (int64_t row : tokenized.rows) labels.push_back(rows[static_cast<size_t>(row)].label);
@@ -133,14 +133,19 @@ Shards own_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer
   return shards;
 }
 
+std::vector<double> budgets_of(const RunConfig& config) {
+  std::vector<double> budgets;
+  for (const auto& plan : config.plans()) budgets.push_back(plan.budget);
+  return budgets;
+}
+
 /// Makes shards from the rows of `[data]`, divided among the clients.
 Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer, const models::ModelSpec& model) {
   const auto seed = static_cast<uint64_t>(config->seed);
   auto all = training_set(config, /*client=*/0);
   if (!all.read.empty()) log::info("[data] ", all.read);
   auto [set, tokenized] = read_rows(std::move(all), config, tokenizer, model, "");
-  const auto parts =
-      data::partition(labels_of(set.rows, tokenized), config->clients.count, config->data.partition, seed);
+  const auto parts = data::partition(labels_of(set.rows, tokenized), budgets_of(config), config->data.partition, seed);
   Shards shards{.examples = {},
                 .rows = {},
                 .held_out = file_rows_of(set.held_out, set.files),

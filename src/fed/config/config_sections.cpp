@@ -161,8 +161,8 @@ void DataSection::check_family(const std::string& name, const config::Table& tab
   const auto& family = data::find_task_family(name);
   table.check(!family.in_folder || !path.empty(), "path", "empty", concat("the folder of the files of ", name));
   table.table("partition")
-      .check(partition.kind != data::PartitionKind::kDirichlet || contains(family.label_keys, partition.key), "key",
-             in_quotes(partition.key), concat("what the rows of ", name, " have: ", join(family.label_keys)));
+      .check(!partition.grouped() || contains(family.label_keys, partition.key), "key", in_quotes(partition.key),
+             concat("what the rows of ", name, " have: ", join(family.label_keys)));
 }
 
 data::TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {

@@ -118,14 +118,13 @@ void ExperimentConfig::check_own_rows(const config::Table& table) const {
 }
 
 data::RowOptions ExperimentConfig::rows(int64_t limit) const {
-  data::RowOptions options{
-      .path = data.path,
-      .limit = limit,
-      .seed = static_cast<uint64_t>(seed),
-      .label = data.partition.kind == data::PartitionKind::kDirichlet ? data.partition.key : "label",
-      .telequad = data.telequad,
-      .files = data.files,
-      .form = data.form};
+  data::RowOptions options{.path = data.path,
+                           .limit = limit,
+                           .seed = static_cast<uint64_t>(seed),
+                           .label = data.partition.grouped() ? data.partition.key : "label",
+                           .telequad = data.telequad,
+                           .files = data.files,
+                           .form = data.form};
   options.files.clients = files_of_clients(*this);
   return options;
 }

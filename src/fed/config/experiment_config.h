@@ -165,11 +165,13 @@ struct DataSection : data::TokenizeOptions {
   data::TelequadConfig telequad;
   data::FilesConfig files;
   void visit(auto& field) {
-    field("task", task,
-          "task family of the training rows, or a list of families: commonsense, telequad, builtin, files (your own)");
+    field(
+        "task", task,
+        "task family of the training rows, or a list of families: commonsense, telequad, builtin, builtin_large, files "
+        "(your own)");
     field("path", path,
           "folder of the family's data files, or of such folders; $EVENKEEL_DATA/ at the start is replaced; "
-          "hf://datasets/org/name: in the local hub cache; unused by builtin and files");
+          "hf://datasets/org/name: in the local hub cache; unused by builtin, builtin_large and files");
     data::TokenizeOptions::visit(field);
     field("chat_template", chat_template,
           "template = \"chat\" only: template file to use in place of the model's, copied into the run folder; empty: "
@@ -177,7 +179,7 @@ struct DataSection : data::TokenizeOptions {
     field("date", date,
           "template = \"chat\" only: value of strftime_now, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss; today: the day on which "
           "the run is created; empty: strftime_now is not defined");
-    field("limit", limit, "number of training rows; 0: all (builtin: its default number)");
+    field("limit", limit, "number of training rows; 0: all (builtin, builtin_large: 2400)");
     field("partition", partition, "");
     field("telequad", telequad, "");
     field("files", files, "");

@@ -45,6 +45,8 @@ constexpr std::array kClasses{
     KeyClass{"data.partition.alpha", kSetting},
     KeyClass{"data.partition.key", kSetting},
     KeyClass{"data.partition.scheme", kSetting},
+    KeyClass{"data.partition.share", kSetting},
+    KeyClass{"data.partition.groups", kSetting},
     KeyClass{"data.telequad.split", kSetting},
     KeyClass{"data.telequad.split_seed", kSetting},
     KeyClass{"data.telequad.train_share", kSetting},

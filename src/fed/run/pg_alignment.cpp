@@ -2,20 +2,8 @@
 
 #include <algorithm>
 
-#include "base/plain/files.h"
-#include "base/plain/text.h"
-#include "fed/config/arithmetic.h"
-#include "fed/exchange/client.h"
-#include "fed/run/make_experiment.h"
-#include "fed/run/run_folder.h"
-#include "fed/run/state_evaluation.h"
-
 namespace evenkeel::fed {
 namespace {
-
-methods::LocalSetup setup_at(const Experiment& e, const methods::ServerState& state, double budget) {
-  return Client(e.fabric.context, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
-}
 
 /// Returns which experts get no token at the smallest client's budget. \return layer -> [E] bool
 TensorMap idle_at_smallest(const Experiment& e, const methods::ServerState& state,
@@ -52,18 +40,6 @@ void add_sites(const Server& server, const lora::AdapterState& pseudo_gradients,
            "lora.targets holds no linear of the experts: nothing has pseudo-gradients");
 }
 
-std::vector<data::Example> held_out_rows(const Experiment& e, int64_t limit) {
-  std::vector<data::Example> rows;
-  for (const auto& name : e.server.config->evaluate.tasks) {
-    const auto from = e.server.config.rows(limit);
-    const auto set = data::test_rows(data::find_task(name, from), from);
-    auto tokenized = data::tokenize_rows(set.rows, e.fabric.context.tokenizer,
-                                         e.server.config->data.tokenize_options(e.server.model.end_of_text));
-    std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
-  }
-  return rows;
-}
-
 }  // namespace
 
 std::vector<train::GradientAlignment> pg_alignment(const Experiment& e, const methods::ServerState& state,
@@ -80,32 +56,9 @@ std::vector<train::GradientAlignment> pg_alignment(const Experiment& e, const me
   return train::gradient_alignment(layers, e.server.seed());
 }
 
-namespace {
-
-/// \throws kConfig when no evaluated task is read from a folder
-void set_data_folder(const std::string& folder, ExperimentConfig& config) {
-  const auto& tasks = config.evaluate.tasks;
-  const auto from = config.rows();
-  EK_CHECK(std::any_of(tasks.begin(), tasks.end(),
-                       [&](const std::string& task) {
-                         return data::find_task_family(data::find_task(task, from).family).in_folder;
-                       }),
-           kConfig, "--data is ", shown(folder), ", which no evaluated task reads: ", join(tasks));
-  config.data.path = folder;
-}
-
-}  // namespace
-
-std::vector<train::GradientAlignment> run_pg_alignment(const fs::path& folder, int64_t limit, AlignMode mode,
-                                                       const std::string& data, const std::string& device,
-                                                       const std::string& base) {
-  const auto config = config_with_base(folder, base).with([&](ExperimentConfig& values) {
-    if (!data.empty()) set_data_folder(data, values);
-    compute_on(values.model, device);
-  });
-  auto e = make_experiment(config, Purpose::kEvaluate);
-  const auto state = state_at(e, Checkpoint(folder / "checkpoint").read());
-  return pg_alignment(e, state, held_out_rows(e, limit), mode);
+std::vector<train::GradientAlignment> run_pg_alignment(const MeasuredRunOptions& options, AlignMode mode) {
+  const auto run = open_measured_run(options);
+  return pg_alignment(run.experiment, run.state, run.rows, mode);
 }
 
 }  // namespace evenkeel::fed

@@ -6,14 +6,11 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
-#include <filesystem>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "data/example.h"
-#include "fed/run/experiment.h"
+#include "fed/run/measured_run.h"
 #include "train/gradient_alignment.h"
 
 namespace evenkeel::fed {
@@ -35,14 +32,7 @@ constexpr auto names(AlignMode) {
 std::vector<train::GradientAlignment> pg_alignment(const Experiment& experiment, const methods::ServerState& state,
                                                    std::span<const data::Example> rows, AlignMode mode);
 
-/// Computes the alignment for the last committed round of a run folder. Does not write into the folder.
-/// \param limit   number of test rows of each evaluation task
-/// \param data    folder of the tasks' files; empty: the run's
-/// \param device  value of the option --device; empty: the run's
-/// \param base    folder of a base model that was moved; empty: it was not
-/// \throws as config_with_base()
-std::vector<train::GradientAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit,
-                                                       AlignMode mode, const std::string& data = {},
-                                                       const std::string& device = {}, const std::string& base = {});
+/// Computes the alignment for the last committed round of a run folder. \throws as open_measured_run()
+std::vector<train::GradientAlignment> run_pg_alignment(const MeasuredRunOptions& options, AlignMode mode);
 
 }  // namespace evenkeel::fed
