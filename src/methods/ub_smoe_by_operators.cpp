@@ -9,10 +9,8 @@
 namespace evenkeel::methods::ubsmoe {
 namespace {
 
-/// Reshapes one factor per slice so that it broadcasts over `stack`.
-at::Tensor per_slice(const at::Tensor& value_E, const at::Tensor& stack) {
-  return value_E.to(stack.scalar_type()).view({-1, 1, 1});
-}
+/// Reshapes one factor per slice so that it broadcasts over a stack [E, ...].
+at::Tensor per_slice(const at::Tensor& value_E) { return value_E.view({-1, 1, 1}); }
 
 }  // namespace
 
@@ -23,19 +21,24 @@ at::Tensor expert_norm_by_operators(std::span<const at::Tensor> tensors) {
   return at::linalg_vector_norm(at::stack(each), 2, 0);
 }
 
-at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_E, std::span<const at::Tensor> g,
-                            std::span<const at::Tensor> targets, double factor) {
+at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_LE, std::span<const ExpertLayer> layers,
+                            double factor) {
   const bool bounded = std::isfinite(injection.bound);
-  std::vector<at::Tensor> clamped;
-  for (size_t j = 0; j < g.size(); ++j) {
-    if (!bounded) {
-      targets[j].addcmul_(g[j], per_slice(injection.share_E * injection.scale_E * factor, g[j]));
-      continue;
-    }
-    clamped.push_back((g[j] * per_slice(injection.scale_E, g[j])).clamp_(-injection.bound, injection.bound));
-    targets[j].addcmul_(clamped.back(), per_slice(injection.share_E * factor, g[j]));
+  const auto type = layers.front().pseudo_grad.front().scalar_type();
+  const auto scale_LE = injection.scale_LE.to(type);
+  const auto weight_LE = ((bounded ? injection.share_LE : injection.share_LE * injection.scale_LE) * factor).to(type);
+  std::vector<at::Tensor> norms;  // of clamped values
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto &targets = layers[i].target, &g = layers[i].pseudo_grad;
+    const auto weight_E11 = per_slice(weight_LE[static_cast<int64_t>(i)]);
+    const auto scale_E11 = per_slice(scale_LE[static_cast<int64_t>(i)]);
+    std::vector<at::Tensor> clamped;
+    for (size_t j = 0; bounded && j < g.size(); ++j)
+      clamped.push_back((g[j] * scale_E11).clamp_(-injection.bound, injection.bound));
+    for (size_t j = 0; j < g.size(); ++j) targets[j].addcmul_(bounded ? clamped[j] : g[j], weight_E11);
+    if (bounded) norms.push_back(expert_norm_by_operators(clamped));
   }
-  return injection.share_E * (bounded ? expert_norm_by_operators(clamped) : injection.scale_E * norm_E);
+  return injection.share_LE * (bounded ? at::stack(norms) : injection.scale_LE * norm_LE);
 }
 
 void report_by_operators(Metrics& metrics, const at::Tensor& share_LE, const at::Tensor& norm_LE,
