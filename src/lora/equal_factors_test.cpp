@@ -12,8 +12,10 @@ namespace {
 LoraFactors factors(std::vector<int64_t> a, std::vector<int64_t> b) { return {.a = at::zeros(a), .b = at::zeros(b)}; }
 
 TEST(EqualFactors, GroupsSitesOfEqualShapesInNameOrder) {
-  const AdapterState adapters{{"0.k", factors({2, 5}, {3, 2})},       {"0.up", factors({4, 2, 5}, {4, 7, 2})},
-                              {"1.k", factors({2, 5}, {3, 2})},       {"1.q", factors({2, 5}, {6, 2})},
+  const AdapterState adapters{{"0.k", factors({2, 5}, {3, 2})},
+                              {"0.up", factors({4, 2, 5}, {4, 7, 2})},
+                              {"1.k", factors({2, 5}, {3, 2})},
+                              {"1.q", factors({2, 5}, {6, 2})},
                               {"1.up", factors({4, 2, 5}, {4, 7, 2})}};
   const auto groups = equal_factors(adapters);
   ASSERT_EQ(groups.size(), 3u);

@@ -199,10 +199,10 @@ class UbSmoe : public FederatedMethod {
     router.num_candidates = options_.num_candidates > 0 ? options_.num_candidates : num_experts;
   }
 
+  /// Returns the sum of squares of phi, or of its distances to phi_range. A bound is a constant.
   at::Tensor penalty_of(const at::Tensor& phi_LE) const {
     if (options_.phi_penalty == PhiPenalty::kL2) return phi_LE.square().sum();
-    return (options_.phi_range[0] - phi_LE).relu().square().sum() +
-           (phi_LE - options_.phi_range[1]).relu().square().sum();
+    return (phi_LE - phi_LE.detach().clamp(options_.phi_range[0], options_.phi_range[1])).square().sum();
   }
 
   /// Returns (1 - zeta) phit + zeta phi with phit = tanh(u* / (u + eps) - 1), scaled to the range (R4).

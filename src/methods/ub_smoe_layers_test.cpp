@@ -37,8 +37,14 @@ TensorMap edited(const std::string& toml, nn::Engine engine, const std::vector<s
   const auto method = find_method("ub-smoe").make(config::Table::parse(toml, "test"));
   const auto sites = sites_of(layers);
   const ClientProfile client{.id = 0, .budget = 1, .top_k = 1, .rank = kRank, .examples = 1, .trains = true};
-  auto state = method->initialize({.sites = sites, .moe_layers = layers, .num_experts = kExperts, .max_top_k = 2,
-                                   .rank = kRank, .scale = {.alpha = kRank, .rank = kRank}, .lr = 0.01, .seed = 5});
+  auto state = method->initialize({.sites = sites,
+                                   .moe_layers = layers,
+                                   .num_experts = kExperts,
+                                   .max_top_k = 2,
+                                   .rank = kRank,
+                                   .scale = {.alpha = kRank, .rank = kRank},
+                                   .lr = 0.01,
+                                   .seed = 5});
   for (auto& [name, tensor] : state.global.extras) tensor = 3 * named(name, tensor);
   const Common common;
   TensorMap memory, result;
@@ -76,9 +82,9 @@ TEST(UbSmoeLayers, AreEditedAsIfEachWereAlone) {
                                    "\"\npg_apply = \"", apply, "\"\npg_activity = \"", activity, "\"");
           auto alone = edited(toml, engine, {kFirst}, {{{kFirst, first[0]}}, {{kFirst, first[1]}}});
           alone.merge(edited(toml, engine, {kSecond}, {{{kSecond, second[0]}}, {{kSecond, second[1]}}}));
-          const auto together = edited(toml, engine, {kFirst, kSecond},
-                                       {{{kFirst, first[0]}, {kSecond, second[0]}},
-                                        {{kFirst, first[1]}, {kSecond, second[1]}}});
+          const auto together =
+              edited(toml, engine, {kFirst, kSecond},
+                     {{{kFirst, first[0]}, {kSecond, second[0]}}, {{kFirst, first[1]}, {kSecond, second[1]}}});
           ASSERT_EQ(together.size(), alone.size());
           for (const auto& [name, tensor] : together) EXPECT_TRUE(tensor.equal(alone.at(name))) << toml << ' ' << name;
         }

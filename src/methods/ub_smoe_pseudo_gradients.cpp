@@ -40,11 +40,12 @@ at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
 
 /// Returns the median of the chosen values of each layer as at::median() defines it: the lower of two middle values. It
 /// is 0 if no value is chosen. No value is read.
-at::Tensor median_L1(const at::Tensor& values_LE, const at::Tensor& chosen_LE) {
+/// \param others_LE  bool, true: the value is not chosen
+at::Tensor median_L1(const at::Tensor& values_LE, const at::Tensor& others_LE) {
   const double last = std::numeric_limits<double>::infinity();
-  const auto ordered_LE = std::get<0>(values_LE.masked_fill(chosen_LE.logical_not(), last).sort(1));
-  const auto count_L1 = chosen_LE.sum(1, /*keepdim=*/true);
-  const auto middle_L1 = ordered_LE.gather(1, (count_L1 - 1).clamp_min(0).div(2, "floor"));
+  const auto ordered_LE = std::get<0>(values_LE.masked_fill(others_LE, last).sort(1));
+  const auto count_L1 = others_LE.size(1) - others_LE.sum(1, /*keepdim=*/true);
+  const auto middle_L1 = ordered_LE.gather(1, (count_L1 - 1).div(2, "trunc"));  // place 0 without values
   return middle_L1.masked_fill(count_L1.eq(0), 0);
 }
 
@@ -230,7 +231,6 @@ Injection PseudoGradients::injection_of(const StepView& step, std::span<const Ex
   const double rho = scale(step);
   Injection injection{.share_LE = idle_share_LE(options_.pg_activity, step.micro_batches, layers)};
   injection.scale_LE = at::full_like(injection.share_LE, rho);
-  injection.clipped_LE = at::zeros_like(injection.share_LE, at::kBool);
   const auto mode = options_.pg_clip_mode;
   const bool per_expert = mode == PgClipMode::kRelative || mode == PgClipMode::kPerExpertNorm;
   auto& norm_LE = step.setup.notes[kNorms];
@@ -242,9 +242,11 @@ Injection PseudoGradients::injection_of(const StepView& step, std::span<const Ex
     injection.bound = options_.pg_clip;
     injection.clipped_LE = at::stack(above);
   } else if (per_expert) {
-    const auto limit_L1 = clip_limit_L1(step, layers);
+    const auto limit_L1 = clip_limit_L1(step, layers, injection.share_LE);
     injection.clipped_LE = norm_LE.mul(rho).gt(limit_L1);
     injection.scale_LE = at::where(injection.clipped_LE, limit_L1 / norm_LE, injection.scale_LE);
+  } else {
+    injection.clipped_LE = at::zeros_like(injection.share_LE, at::kBool);
   }
   return injection;
 }
@@ -273,16 +275,18 @@ double PseudoGradients::rho(double reference, int64_t top_k) const {
 /// Returns the norm to which rho Gt is clipped (R14): pg_clip, or pg_clip times the median norm of the layer's active
 /// experts. The norm of an active expert is that of its gradient for pg_apply = "adam_grad", otherwise that of its own
 /// Gt, by which the last round changed the expert.
-/// \return [L, 1] float64
-at::Tensor PseudoGradients::clip_limit_L1(const StepView& step, std::span<const ExpertLayer> layers) const {
+/// \param share_LE  how idle experts were in the step, by pg_activity \return [L, 1] float64
+at::Tensor PseudoGradients::clip_limit_L1(const StepView& step, std::span<const ExpertLayer> layers,
+                                          const at::Tensor& share_LE) const {
   const auto& gt_norm_LE = step.setup.notes.at(kNorms);
   if (options_.pg_clip_mode != PgClipMode::kRelative)
     return at::full({gt_norm_LE.size(0), 1}, options_.pg_clip, gt_norm_LE.options());
-  const auto used_LE = idle_share_LE(PgActivity::kStepUnion, step.micro_batches, layers).eq(0);
+  const bool by_step = options_.pg_activity == PgActivity::kStepUnion;
+  const auto unused_LE = by_step ? share_LE : idle_share_LE(PgActivity::kStepUnion, step.micro_batches, layers);
   return options_.pg_clip * median_L1(options_.pg_apply == PgApply::kAdamGrad
                                           ? expert_norms_LE(step.engine, layers, &ExpertLayer::target)
                                           : gt_norm_LE,
-                                      used_LE);
+                                      unused_LE.ne(0));
 }
 
 /// Records four metrics of a layer: the shares of experts that were idle, that got a nonzero pseudo-gradient and that

@@ -1,6 +1,6 @@
 /// \file  Computes UB-SMoE's universal pseudo-gradient (Algorithm 3), which updates experts that no token of a client
 /// chose. Gt is the server's last update of the expert tensors, divided as PseudoGradients::set() says. ub_smoe.cpp
-/// gives the equations. R-numbers refer to docs/ambiguities.md. Private to UB-SMoE. Dimension names: L layers, E experts.
+/// gives the equations. R-numbers refer to docs/ambiguities.md. Private to UB-SMoE. Dimensions: L layers, E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,8 +35,8 @@ struct ExpertLayer {
 
 /// Returns the key of the norms of a layer's pseudo-gradients, [E], in ServerState::memory.
 std::string pseudo_grad_norm_of(const std::string& layer);
-/// Returns how idle each expert was in this step, in [0, 1]. Its pseudo-gradient is multiplied by this share (R10, R17).
-/// \return [L, E] float64
+/// Returns how idle each expert was in this step, in [0, 1]. Its pseudo-gradient is multiplied by this share (R10,
+/// R17). \return [L, E] float64
 at::Tensor idle_share_LE(PgActivity activity, std::span<const nn::RoutingByLayer> micro_batches,
                          std::span<const ExpertLayer> layers);
 /// Returns the gradients of all trained tensors. Undefined gradients are omitted.
@@ -91,7 +91,7 @@ class PseudoGradients {
   void inject(const StepView& step, const Target& target, double factor) const;
   Injection injection_of(const StepView& step, std::span<const ExpertLayer> layers) const;
   double rho(double reference, int64_t top_k) const;
-  at::Tensor clip_limit_L1(const StepView& step, std::span<const ExpertLayer> layers) const;
+  at::Tensor clip_limit_L1(const StepView& step, std::span<const ExpertLayer> layers, const at::Tensor& share_LE) const;
   void report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E, const at::Tensor& clipped_E) const;
   double scale(const StepView& step) const;
 

@@ -1,5 +1,5 @@
-/// \file  Stacks parameters of equal sizes, so that a term of the loss that depends on the parameters of all layers consists
-/// of few operators.
+/// \file  Stacks parameters of equal sizes, so that a term of the loss that depends on the parameters of all layers
+/// consists of few operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>
