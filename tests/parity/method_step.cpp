@@ -12,10 +12,10 @@
 ///                                                                                          step
 ///         "client", "moved": file of what training made of the factors                     a client's round
 ///         "gradient_sums": {"pooled": file, "federated": file}                             a server's start}
-/// OUT of a server step: adapter/, base_delta/, extra/, memory/, to/<id>/ (what each client gets next) and down/<rank>/
-/// (what an unknown client of that rank would get); of a client's step: extra_loss (and penalty), logits_grad/, extra_grad/,
-/// grad/ and theta/; of a client's round: prepared/, up/ and up_extra/, and output_scale where there is one; of a start:
-/// fixed/ and adapter/. Tensors in the precision of the input.
+/// OUT of a server step: adapter/, base_delta/, extra/, memory/, to/<id>/ (what each client gets next) and
+/// down/<rank>/ (what an unknown client of that rank would get); of a client's step: extra_loss (and penalty),
+/// logits_grad/, extra_grad/, grad/ and theta/; of a client's round: prepared/, up/ and up_extra/, and output_scale
+/// where there is one; of a start: fixed/ and adapter/. Tensors in the precision of the input.
 #include <ATen/ATen.h>
 
 #include "base/plain/files.h"
