@@ -91,7 +91,7 @@ StepOperators step_operators(const methods::FederatedMethod& method) {
 const std::map<std::string_view, StepOperators, std::less<>> kMost{
     {"fedit", {152, 47}},    {"ffa-lora", {140, 47}},  {"fedex-lora", {152, 47}}, {"flexlora", {152, 47}},
     {"flora", {152, 47}},    {"florist", {152, 47}},   {"fed-sb", {184, 46}},     {"a3smoe", {152, 47}},
-    {"hetlora", {152, 144}}, {"smoe-llb", {159, 141}}, {"ub-smoe", {165, 94}},
+    {"hetlora", {152, 144}}, {"smoe-llb", {159, 141}}, {"ub-smoe", {165, 97}},
 };
 
 class MethodOperators : public ::testing::TestWithParam<std::string_view> {
