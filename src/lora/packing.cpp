@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/format/safetensors.h"
+#include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 

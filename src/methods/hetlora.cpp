@@ -16,8 +16,10 @@
 #include "base/plain/files.h"
 #include "base/plain/mapped_files.h"
 #include "lora/algebra.h"
+#include "lora/equal_factors.h"
 #include "lora/fixed_point.h"
 #include "methods/method_registry.h"
+#include "nn/dense/stacked.h"
 
 namespace evenkeel::methods {
 namespace {
@@ -45,7 +47,7 @@ struct Config {
 constexpr const char* kRank = "rank";
 std::string rank_of(int64_t client) { return concat("rank/", client); }
 
-/// Returns the Frobenius norm of each module's matrix, or of each expert's matrix in a stack.
+/// Returns the Frobenius norm of each module's matrix, or of each expert's matrix, in a stack.
 at::Tensor module_norms(const at::Tensor& tail) { return tail.flatten(-2).norm(2, -1); }
 
 class HetLora : public FederatedMethod {
@@ -60,7 +62,7 @@ class HetLora : public FederatedMethod {
     return setup;
   }
 
-  at::Tensor extra_loss(const StepView& step) const override {
+  at::Tensor penalty(const StepView& step) const override {
     if (config_.lambda == 0) return {};
     return config_.lambda * tail(step.setup.adapters);
   }
@@ -136,10 +138,10 @@ class HetLora : public FederatedMethod {
   /// Returns the sum over modules of |B[:, q:]| |A[q:, :]|. The result is differentiable.
   at::Tensor tail(const lora::AdapterState& adapters) const {
     at::Tensor sum;
-    for (const auto& [site, factors] : adapters) {
-      const int64_t q = head(factors.rank()), rows = factors.rank() - q;
-      const auto part =
-          (module_norms(factors.b.narrow(-1, q, rows)) * module_norms(factors.a.narrow(-2, q, rows))).sum();
+    for (const auto& sites : lora::equal_factors(adapters)) {
+      const int64_t rank = sites.a.front().size(-2), q = head(rank);
+      const auto a = nn::stacked_slices(sites.a, -2, q, rank - q), b = nn::stacked_slices(sites.b, -1, q, rank - q);
+      const auto part = (module_norms(b) * module_norms(a)).sum();
       sum = sum.defined() ? sum + part : part;
     }
     return sum;

@@ -107,6 +107,7 @@ LocalSetup FederatedMethod::prepare(const lora::Payload& download, const ClientV
 }
 
 at::Tensor FederatedMethod::extra_loss(const StepView&) const { return {}; }
+at::Tensor FederatedMethod::penalty(const StepView&) const { return {}; }
 void FederatedMethod::edit_gradients(const StepView&) const {}
 void FederatedMethod::edit_parameters(const StepView&) const {}
 

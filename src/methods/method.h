@@ -28,12 +28,15 @@ class FederatedMethod {
   // --- client half, in the order of the calls in a round ---
   /// Returns the client's adapters, the tensors to train and the router options for a round or an evaluation.
   virtual LocalSetup prepare(const lora::Payload& download, const ClientView& view) const;
-  /// Returns a scalar that is added to the task loss of the last micro-batch in `step`, or an undefined tensor for
-  /// none. router_logits of that micro-batch are part of the graph until its backward pass. Task loss and extra loss
-  /// are divided by the number of micro-batches per step.
+  /// Returns a scalar that depends on the routing of the last micro-batch in `step`, or an undefined tensor for none.
+  /// It is added to the task loss of that micro-batch, whose router_logits are in the graph until its backward pass.
+  /// Task loss and extra loss are divided by the number of micro-batches per step.
   virtual at::Tensor extra_loss(const StepView& step) const;
+  /// Returns a scalar that depends on the trained tensors only, such as a norm of the factors, or an undefined tensor
+  /// for none. It is added to the loss of the step, once. `step` is that of edit_gradients(), which is called next.
+  virtual at::Tensor penalty(const StepView& step) const;
   /// Edits the gradients after the last backward pass of a step, before the optimiser runs. `step.micro_batches` is
-  /// empty if no row of the step has a target.
+  /// empty if no row of the step has a target; then there was no penalty either.
   virtual void edit_gradients(const StepView& step) const;
   /// Edits the parameters after the optimiser step, for updates that bypass the moments. All gradients are zero by
   /// then.

@@ -44,8 +44,9 @@ class SmoeLlb : public FederatedMethod {
   explicit SmoeLlb(const Config& config) : config_(config) {}
 
   at::Tensor extra_loss(const StepView& step) const override {
-    const auto& routing = step.micro_batches.back();
-    if ((config_.llb_coef == 0 && config_.z_coef == 0) || !routing.begin()->second.router_logits.defined()) return {};
+    const auto& last = step.micro_batches.back();
+    if ((config_.llb_coef == 0 && config_.z_coef == 0) || !last.begin()->second.router_logits.defined()) return {};
+    const nn::StackedRouting routing = last;
     const auto balance =
         config_.llb_norm == Norm::kHf ? nn::pooled_load_balance_loss(routing) : nn::load_balance_loss(routing);
     const auto z = nn::router_z_loss(routing);

@@ -9,7 +9,7 @@
 //            Gt_i = (Theta_i - Theta'_i) / (eta Gamma)                 expert tensors only
 //            u_i = sum_c p_c a_ci / n_c,   phit_i = tanh(u* / (u_i + eps) - 1),   phi' = (1 - zeta) phit + zeta phi
 //
-// Dimension name: E experts.
+// Dimension names: L layers, E experts.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include "methods/ub_smoe_no_effect.h"
 #include "methods/ub_smoe_options.h"
 #include "methods/ub_smoe_pseudo_gradients.h"
+#include "nn/dense/stacked.h"
 
 namespace evenkeel::methods::ubsmoe {
 namespace {
@@ -79,15 +80,12 @@ class UbSmoe : public FederatedMethod {
     return setup;
   }
 
-  /// Returns the penalty of phi (R2), once per forward pass. Without phi_train there is none, because it depends on phi
-  /// only.
-  at::Tensor extra_loss(const StepView& step) const override {
-    at::Tensor loss;
-    for (const auto& [name, phi_E] : step.setup.extra_trainables) {
-      const auto part = options_.lambda_phi * penalty(phi_E);
-      loss = loss.defined() ? loss + part : part;
-    }
-    return loss;
+  /// Returns the penalty of phi (R2). Without phi_train there is none.
+  at::Tensor penalty(const StepView& step) const override {
+    std::vector<at::Tensor> phi;  // [E] per layer
+    for (const auto& [name, phi_E] : step.setup.extra_trainables) phi.push_back(phi_E);
+    if (phi.empty() || options_.lambda_phi == 0) return {};
+    return options_.lambda_phi * penalty_of(nn::stacked(phi));
   }
 
   void edit_gradients(const StepView& step) const override {
@@ -201,10 +199,10 @@ class UbSmoe : public FederatedMethod {
     router.num_candidates = options_.num_candidates > 0 ? options_.num_candidates : num_experts;
   }
 
-  at::Tensor penalty(const at::Tensor& phi_E) const {
-    if (options_.phi_penalty == PhiPenalty::kL2) return phi_E.square().sum();
-    return (options_.phi_range[0] - phi_E).relu().square().sum() +
-           (phi_E - options_.phi_range[1]).relu().square().sum();
+  /// Returns the sum of squares of phi, or of its distances to phi_range. A bound is a constant.
+  at::Tensor penalty_of(const at::Tensor& phi_LE) const {
+    if (options_.phi_penalty == PhiPenalty::kL2) return phi_LE.square().sum();
+    return (phi_LE - phi_LE.detach().clamp(options_.phi_range[0], options_.phi_range[1])).square().sum();
   }
 
   /// Returns (1 - zeta) phit + zeta phi with phit = tanh(u* / (u + eps) - 1), scaled to the range (R4).

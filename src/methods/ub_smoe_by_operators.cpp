@@ -9,10 +9,8 @@
 namespace evenkeel::methods::ubsmoe {
 namespace {
 
-/// Reshapes one factor per slice so that it broadcasts over `stack`.
-at::Tensor per_slice(const at::Tensor& value_E, const at::Tensor& stack) {
-  return value_E.to(stack.scalar_type()).view({-1, 1, 1});
-}
+/// Reshapes one factor per slice so that it broadcasts over a stack [E, ...].
+at::Tensor per_slice(const at::Tensor& value_E) { return value_E.view({-1, 1, 1}); }
 
 }  // namespace
 
@@ -23,30 +21,38 @@ at::Tensor expert_norm_by_operators(std::span<const at::Tensor> tensors) {
   return at::linalg_vector_norm(at::stack(each), 2, 0);
 }
 
-at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_E, std::span<const at::Tensor> g,
-                            std::span<const at::Tensor> targets, double factor) {
+at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_LE, std::span<const ExpertLayer> layers,
+                            double factor) {
   const bool bounded = std::isfinite(injection.bound);
-  std::vector<at::Tensor> clamped;
-  for (size_t j = 0; j < g.size(); ++j) {
-    if (!bounded) {
-      targets[j].addcmul_(g[j], per_slice(injection.share_E * injection.scale_E * factor, g[j]));
-      continue;
-    }
-    clamped.push_back((g[j] * per_slice(injection.scale_E, g[j])).clamp_(-injection.bound, injection.bound));
-    targets[j].addcmul_(clamped.back(), per_slice(injection.share_E * factor, g[j]));
+  const auto type = layers.front().pseudo_grad.front().scalar_type();
+  const auto scale_LE = bounded ? injection.scale_LE.to(type) : at::Tensor();
+  const auto share_LE = bounded ? injection.share_LE : injection.share_LE * injection.scale_LE;
+  const auto weight_LE = (share_LE * factor).to(type);
+  std::vector<at::Tensor> norms;  // of clamped values
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto &targets = layers[i].target, &g = layers[i].pseudo_grad;
+    const auto l = static_cast<int64_t>(i);
+    const auto weight_E11 = per_slice(weight_LE[l]);
+    std::vector<at::Tensor> clamped;
+    for (size_t j = 0; bounded && j < g.size(); ++j)
+      clamped.push_back((g[j] * per_slice(scale_LE[l])).clamp_(-injection.bound, injection.bound));
+    for (size_t j = 0; j < g.size(); ++j) targets[j].addcmul_(bounded ? clamped[j] : g[j], weight_E11);
+    if (bounded) norms.push_back(expert_norm_by_operators(clamped));
   }
-  return injection.share_E * (bounded ? expert_norm_by_operators(clamped) : injection.scale_E * norm_E);
+  return share_LE * (bounded ? at::stack(norms) : norm_LE);
 }
 
 void report_by_operators(Metrics& metrics, const at::Tensor& share_LE, const at::Tensor& norm_LE,
                          const at::Tensor& clipped_LE, bool clips) {
   const auto idle_LE = share_LE.gt(0), got_LE = norm_LE.gt(0);
-  const auto layers = at::full({}, share_LE.size(0), share_LE.options()), got = got_LE.sum();
-  const auto experts = static_cast<double>(share_LE.size(1));
-  metrics.add_sum("idle_share", idle_LE.sum() / experts, layers);
-  metrics.add_sum("pg_share", got / experts, layers);
+  const auto got = got_LE.sum(at::kDouble);
+  const auto experts = static_cast<double>(share_LE.numel());  // of all layers, the same in every step
+  metrics.add("idle_share", idle_LE.sum(at::kDouble) / experts);
+  metrics.add("pg_share", got / experts);
   metrics.add_sum("pg_norm", norm_LE.sum(), got);
-  if (clips) metrics.add_sum("pg_clipped", clipped_LE.logical_and(idle_LE).logical_and(got_LE.any(1, true)).sum(), got);
+  if (!clips) return;
+  const auto clipped = clipped_LE.logical_and(idle_LE).logical_and(got_LE.any(1, true)).sum(at::kDouble);
+  metrics.add_sum("pg_clipped", clipped, got);
 }
 
 void clip_by_operators(const StepView& step, double limit) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "base/system/parallel.h"
 #include "nn/kernels/primitives/vector.h"
@@ -14,7 +15,7 @@ namespace evenkeel::methods::ubsmoe {
 namespace {
 
 constexpr std::string_view kA = ".pseudo_grad_a", kB = ".pseudo_grad_b";
-at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) { return sum.defined() ? sum + part : part; }
+constexpr const char* kNorms = "pseudo_grad_norms";  // [L, E] of the pseudo-gradients, in LocalSetup::notes
 
 /// Returns the sum of squares of expert e's slice of a stack [E, ...].
 template <typename T>
@@ -37,15 +38,15 @@ at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
   return norm_E;
 }
 
-/// Returns the median of the chosen values as at::median() defines it: the lower of two middle values. It is 0 if no
-/// value is chosen. No value is read.
-/// \return [1]
-at::Tensor median_of(const at::Tensor& values_E, const at::Tensor& chosen_E) {
+/// Returns the median of the chosen values of each layer as at::median() defines it: the lower of two middle values. It
+/// is 0 if no value is chosen. No value is read.
+/// \param others_LE  bool, true: the value is not chosen
+at::Tensor median_L1(const at::Tensor& values_LE, const at::Tensor& others_LE) {
   const double last = std::numeric_limits<double>::infinity();
-  const auto ordered_E = std::get<0>(values_E.masked_fill(chosen_E.logical_not(), last).sort());
-  const auto count = chosen_E.sum().view({1});
-  const auto middle = ordered_E.gather(0, (count - 1).clamp_min(0).div(2, "floor"));
-  return at::where(count.gt(0), middle, at::zeros_like(middle));
+  const auto ordered_LE = std::get<0>(values_LE.masked_fill(others_LE, last).sort(1));
+  const auto count_L1 = others_LE.size(1) - others_LE.sum(1, /*keepdim=*/true);
+  const auto middle_L1 = ordered_LE.gather(1, (count_L1 - 1).div(2, "trunc"));  // place 0 without values
+  return middle_L1.masked_fill(count_L1.eq(0), 0);
 }
 
 /// Scales the gradients of all trained tensors so that their total norm is at most `limit`.
@@ -68,50 +69,77 @@ double add_as(const at::Tensor& target, const at::Tensor& g, int64_t e, double w
                                   g.const_data_ptr<T>() + e * size, target.mutable_data_ptr<T>() + e * size, size);
 }
 
-/// Adds `factor` times the injection to every target.
+/// Adds `factor` times the injection to the targets of layer `l`, the only one whose scales it reads.
 /// \return [E] float64, norms of the injection over an expert's tensors
-at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor> g, std::span<const at::Tensor> targets,
-                         double factor) {
-  auto norm_E = at::zeros_like(injection.share_E);
+at::Tensor add_injection(const Injection& injection, const ExpertLayer& layer, int64_t l, double factor) {
+  const auto share_E = injection.share_LE[l], scale_E = injection.scale_LE[l];
+  auto norm_E = at::zeros_like(share_E);
   auto* norms = norm_E.mutable_data_ptr<double>();
-  const auto* shares = injection.share_E.const_data_ptr<double>();
-  const auto* scales = injection.scale_E.const_data_ptr<double>();
+  const auto *shares = share_E.const_data_ptr<double>(), *scales = scale_E.const_data_ptr<double>();
   for_each_piece(norm_E.numel(), [&](int64_t e) {
     double squares = 0;
-    for (size_t j = 0; j < g.size() && shares[e] > 0; ++j) {
-      const auto add = g[j].scalar_type() == at::kDouble ? add_as<double> : add_as<float>;
-      squares += add(targets[j], g[j], e, factor * shares[e], scales[e], injection.bound);
+    for (size_t j = 0; j < layer.target.size() && shares[e] > 0; ++j) {
+      const auto& g = layer.pseudo_grad[j];
+      const auto add = g.scalar_type() == at::kDouble ? add_as<double> : add_as<float>;
+      squares += add(layer.target[j], g, e, factor * shares[e], scales[e], injection.bound);
     }
     norms[e] = shares[e] * std::sqrt(squares);
   });
   return norm_E;
 }
 
-at::Tensor expert_norms(nn::EngineKind engine, std::span<const at::Tensor> tensors) {
-  return engine == nn::EngineKind::kAten ? expert_norm_by_operators(tensors) : expert_norm_E(tensors);
+/// Returns the norms of each expert over one list of tensors per layer.
+at::Tensor expert_norms_LE(nn::EngineKind engine, std::span<const ExpertLayer> layers,
+                           std::vector<at::Tensor> ExpertLayer::*list) {
+  std::vector<at::Tensor> norms;
+  for (const auto& layer : layers)
+    norms.push_back(engine == nn::EngineKind::kAten ? expert_norm_by_operators(layer.*list)
+                                                    : expert_norm_E(layer.*list));
+  return at::stack(norms);
+}
+
+/// Lists the layers with adapted experts, and gives each its targets.
+std::vector<ExpertLayer> expert_layers(const StepView& step,
+                                       const std::function<at::Tensor(const at::Tensor& theta)>& target) {
+  std::map<std::string, ExpertLayer> layers;
+  for (const auto& [name, site] : step.view.sites) {
+    if (site.experts == 0) continue;
+    auto& layer = layers[site.moe_layer];
+    layer.name = site.moe_layer;
+    const auto& factors = step.setup.adapters.at(name);
+    const auto add = [&](const at::Tensor& theta, std::string_view kind) {
+      layer.theta.push_back(theta);
+      layer.pseudo_grad.push_back(step.download.extras.at(concat(name, kind)));
+      layer.target.push_back(target(theta));
+    };
+    add(factors.a, kA), add(factors.b, kB);
+  }
+  std::vector<ExpertLayer> list;
+  for (auto& [name, layer] : layers) list.push_back(std::move(layer));
+  return list;
 }
 
 }  // namespace
 
 std::string pseudo_grad_norm_of(const std::string& layer) { return layer + ".pseudo_grad_norm"; }
 
-at::Tensor idle_share_E(PgActivity activity, std::span<const nn::RoutingByLayer> micro_batches,
-                        const std::string& layer) {
-  at::Tensor counts, unused;
-  int64_t tokens = 0;
+at::Tensor idle_share_LE(PgActivity activity, std::span<const nn::RoutingByLayer> micro_batches,
+                         std::span<const ExpertLayer> layers) {
+  std::vector<at::Tensor> counts;
+  int64_t tokens = 0;  // the same for all layers
   for (const auto& routing : micro_batches) {
-    const auto& stats = routing.at(layer);
-    counts = sum_of(counts, stats.counts.to(at::kDouble));
-    unused = sum_of(unused, stats.counts.eq(0).to(at::kDouble));
-    tokens += stats.tokens;
+    for (const auto& layer : layers) counts.push_back(routing.at(layer.name).counts);
+    tokens += routing.at(layers.front().name).tokens;
   }
+  const auto batches = static_cast<int64_t>(micro_batches.size());
+  const auto counts_BLE = at::stack(counts).unflatten(0, {batches, -1});
   switch (activity) {
     case PgActivity::kStepUnion:
-      return counts.eq(0).to(at::kDouble);
+      return counts_BLE.sum(0).eq(0).to(at::kDouble);
     case PgActivity::kTokenWeighted:
-      return 1 - counts / static_cast<double>(std::max<int64_t>(tokens, 1));
+      return 1 - counts_BLE.sum(0).to(at::kDouble) / static_cast<double>(std::max<int64_t>(tokens, 1));
     case PgActivity::kMicroUnion:
-      return unused / static_cast<double>(micro_batches.size());
+      return counts_BLE.eq(0).sum(0).to(at::kDouble) / static_cast<double>(batches);
   }
   fail(kInternal, "pg_activity out of range");
 }
@@ -133,18 +161,6 @@ at::Tensor any_above_E(std::span<const at::Tensor> g, double bound) {
     above_E = above_E.defined() ? above_E.logical_or(here_E) : here_E;
   }
   return above_E;
-}
-
-PseudoGradients::ExpertTensors PseudoGradients::expert_tensors(const StepView& step, const std::string& layer) {
-  ExpertTensors result;
-  for (const auto& [name, site] : step.view.sites) {
-    if (site.experts == 0 || site.moe_layer != layer) continue;
-    const auto& factors = step.setup.adapters.at(name);
-    result.theta.insert(result.theta.end(), {factors.a, factors.b});
-    result.pseudo_grad.push_back(step.download.extras.at(concat(name, kA)));
-    result.pseudo_grad.push_back(step.download.extras.at(concat(name, kB)));
-  }
-  return result;
 }
 
 /// Computes Gt = (Theta - Theta') / (eta Gamma) for every expert tensor.
@@ -195,49 +211,43 @@ void PseudoGradients::edit_parameters(const StepView& step) const {
 /// Engine kernels processes one expert after the other in one pass, and skips experts that are not idle.
 void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
-  const bool by_operators = step.engine == nn::EngineKind::kAten;
-  std::vector<at::Tensor> shares, norms, clipped;
-  for (const auto& [layer, stats] : step.micro_batches.front()) {
-    const auto tensors = expert_tensors(step, layer);
-    if (tensors.theta.empty()) continue;
-    std::vector<at::Tensor> targets;
-    for (const auto& theta : tensors.theta) targets.push_back(target(theta));
-    const auto injection = injection_of(step, layer, tensors);
-    if (!by_operators) {
-      const auto norm_E = add_injection(injection, tensors.pseudo_grad, targets, factor);
-      report(step.metrics, injection.share_E, norm_E, injection.clipped_E);
-      continue;
-    }
-    const auto& norm_E = step.setup.notes.at(pseudo_grad_norm_of(layer));
-    norms.push_back(add_by_operators(injection, norm_E, tensors.pseudo_grad, targets, factor));
-    shares.push_back(injection.share_E);
-    clipped.push_back(injection.clipped_E);
+  const auto layers = expert_layers(step, target);
+  if (layers.empty()) return;
+  const auto injection = injection_of(step, layers);
+  if (step.engine == nn::EngineKind::kAten) {
+    const auto norm_LE = add_by_operators(injection, step.setup.notes.at(kNorms), layers, factor);
+    return report_by_operators(step.metrics, injection.share_LE, norm_LE, injection.clipped_LE,
+                               options_.pg_clip_mode != PgClipMode::kGlobalNorm);
   }
-  if (!norms.empty())
-    report_by_operators(step.metrics, at::stack(shares), at::stack(norms), at::stack(clipped),
-                        options_.pg_clip_mode != PgClipMode::kGlobalNorm);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto l = static_cast<int64_t>(i);
+    const auto norm_E = add_injection(injection, layers[i], l, factor);
+    report(step.metrics, injection.share_LE[l], norm_E, injection.clipped_LE[l]);
+  }
 }
 
 /// Determines how rho Gt is clipped: per expert, per element, or not here (R14), because the norm of the whole gradient
 /// is clipped later. Norms of Gt do not change within a round and are computed once.
-Injection PseudoGradients::injection_of(const StepView& step, const std::string& layer,
-                                        const ExpertTensors& tensors) const {
+Injection PseudoGradients::injection_of(const StepView& step, std::span<const ExpertLayer> layers) const {
   const double rho = scale(step);
-  Injection injection{.share_E = idle_share_E(options_.pg_activity, step.micro_batches, layer)};
-  injection.scale_E = at::full_like(injection.share_E, rho);
-  injection.clipped_E = at::zeros_like(injection.share_E, at::kBool);
+  Injection injection{.share_LE = idle_share_LE(options_.pg_activity, step.micro_batches, layers)};
+  injection.scale_LE = at::full_like(injection.share_LE, rho);
   const auto mode = options_.pg_clip_mode;
   const bool per_expert = mode == PgClipMode::kRelative || mode == PgClipMode::kPerExpertNorm;
-  auto& norm_E = step.setup.notes[pseudo_grad_norm_of(layer)];
-  if (!norm_E.defined() && (per_expert || step.engine == nn::EngineKind::kAten))
-    norm_E = expert_norms(step.engine, tensors.pseudo_grad);
+  auto& norm_LE = step.setup.notes[kNorms];
+  if (!norm_LE.defined() && (per_expert || step.engine == nn::EngineKind::kAten))
+    norm_LE = expert_norms_LE(step.engine, layers, &ExpertLayer::pseudo_grad);
   if (mode == PgClipMode::kElementwise) {
+    std::vector<at::Tensor> above;
+    for (const auto& layer : layers) above.push_back(any_above_E(layer.pseudo_grad, options_.pg_clip / rho));
     injection.bound = options_.pg_clip;
-    injection.clipped_E = any_above_E(tensors.pseudo_grad, options_.pg_clip / rho);
+    injection.clipped_LE = at::stack(above);
   } else if (per_expert) {
-    const auto limit = clip_limit(step, layer, tensors);
-    injection.clipped_E = norm_E.mul(rho).gt(limit);
-    injection.scale_E = at::where(injection.clipped_E, limit / norm_E, injection.scale_E);
+    const auto limit_L1 = clip_limit_L1(step, layers, injection.share_LE);
+    injection.clipped_LE = norm_LE.mul(rho).gt(limit_L1);
+    injection.scale_LE = at::where(injection.clipped_LE, limit_L1 / norm_LE, injection.scale_LE);
+  } else {
+    injection.clipped_LE = at::zeros_like(injection.share_LE, at::kBool);
   }
   return injection;
 }
@@ -266,19 +276,18 @@ double PseudoGradients::rho(double reference, int64_t top_k) const {
 /// Returns the norm to which rho Gt is clipped (R14): pg_clip, or pg_clip times the median norm of the layer's active
 /// experts. The norm of an active expert is that of its gradient for pg_apply = "adam_grad", otherwise that of its own
 /// Gt, by which the last round changed the expert.
-/// \return [1] float64
-at::Tensor PseudoGradients::clip_limit(const StepView& step, const std::string& layer,
-                                       const ExpertTensors& tensors) const {
-  const auto used_E = idle_share_E(PgActivity::kStepUnion, step.micro_batches, layer).eq(0);
-  const auto options = used_E.options().dtype(at::kDouble);
-  if (options_.pg_clip_mode != PgClipMode::kRelative) return at::full({1}, options_.pg_clip, options);
-  std::vector<at::Tensor> measures;
-  for (size_t j = 0; j < tensors.theta.size(); ++j) {
-    const auto& real = options_.pg_apply == PgApply::kAdamGrad ? tensors.theta[j].grad() : tensors.pseudo_grad[j];
-    if (real.defined()) measures.push_back(real);
-  }
-  return measures.empty() ? at::zeros({1}, options)
-                          : options_.pg_clip * median_of(expert_norms(step.engine, measures), used_E);
+/// \param share_LE  how idle experts were in the step, by pg_activity \return [L, 1] float64
+at::Tensor PseudoGradients::clip_limit_L1(const StepView& step, std::span<const ExpertLayer> layers,
+                                          const at::Tensor& share_LE) const {
+  const auto& gt_norm_LE = step.setup.notes.at(kNorms);
+  if (options_.pg_clip_mode != PgClipMode::kRelative)
+    return at::full({gt_norm_LE.size(0), 1}, options_.pg_clip, gt_norm_LE.options());
+  const bool by_step = options_.pg_activity == PgActivity::kStepUnion;
+  const auto unused_LE = by_step ? share_LE : idle_share_LE(PgActivity::kStepUnion, step.micro_batches, layers);
+  return options_.pg_clip * median_L1(options_.pg_apply == PgApply::kAdamGrad
+                                          ? expert_norms_LE(step.engine, layers, &ExpertLayer::target)
+                                          : gt_norm_LE,
+                                      unused_LE.ne(0));
 }
 
 /// Records four metrics of a layer: the shares of experts that were idle, that got a nonzero pseudo-gradient and that

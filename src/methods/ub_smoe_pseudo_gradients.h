@@ -1,6 +1,6 @@
 /// \file  Computes UB-SMoE's universal pseudo-gradient (Algorithm 3), which updates experts that no token of a client
 /// chose. Gt is the server's last update of the expert tensors, divided as PseudoGradients::set() says. ub_smoe.cpp
-/// gives the equations. R-numbers refer to docs/ambiguities.md. Private to UB-SMoE. Dimension names: E experts.
+/// gives the equations. R-numbers refer to docs/ambiguities.md. Private to UB-SMoE. Dimensions: L layers, E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,19 +19,26 @@ namespace evenkeel::methods::ubsmoe {
 /// Key of a broadcast tensor: the reference K of rho, which is the participants' mean K or K_max.
 constexpr const char* kRhoReference = "rho.reference";
 
-/// Describes how the pseudo-gradient g of each expert of a layer is scaled: share * clamp(scale * g, -bound, bound).
+/// Describes how the pseudo-gradient g of each expert is scaled: share * clamp(scale * g, -bound, bound).
 struct Injection {
-  at::Tensor share_E, scale_E{};  // float64
+  at::Tensor share_LE, scale_LE{};  // float64
   double bound = std::numeric_limits<double>::infinity();
-  at::Tensor clipped_E{};  // bool, true: the bound reduced the expert's pseudo-gradient
+  at::Tensor clipped_LE{};  // bool, true: the bound reduced the expert's pseudo-gradient
 };
 
-/// Returns the key of the norms of a layer's pseudo-gradients, [E], in LocalSetup::notes and ServerState::memory.
+/// The adapter tensors of a layer's experts, [E, r, in] and [E, out, r], and in the same order their pseudo-gradients
+/// and the tensors to which these are added.
+struct ExpertLayer {
+  std::string name;
+  std::vector<at::Tensor> theta, pseudo_grad, target;
+};
+
+/// Returns the key of the norms of a layer's pseudo-gradients, [E], in ServerState::memory.
 std::string pseudo_grad_norm_of(const std::string& layer);
-/// Returns how idle each expert of a layer was in this step, in [0, 1]. Its pseudo-gradient is multiplied by this share
-/// (R10, R17).
-at::Tensor idle_share_E(PgActivity activity, std::span<const nn::RoutingByLayer> micro_batches,
-                        const std::string& layer);
+/// Returns how idle each expert was in this step, in [0, 1]. Its pseudo-gradient is multiplied by this share (R10,
+/// R17). \return [L, E] float64
+at::Tensor idle_share_LE(PgActivity activity, std::span<const nn::RoutingByLayer> micro_batches,
+                         std::span<const ExpertLayer> layers);
 /// Returns the gradients of all trained tensors. Undefined gradients are omitted.
 std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
 /// Returns, for each expert, true if the absolute value of an element is above `bound`.
@@ -39,15 +46,15 @@ std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
 at::Tensor any_above_E(std::span<const at::Tensor> g, double bound);
 
 /// \name The parts of the client that depend on the engine. These functions compute with LibTorch's operators, on any
-/// device, all experts of a layer at once, and read no value before the step ends (ub_smoe_by_operators.cpp).
+/// device, and read no value before the step ends (ub_smoe_by_operators.cpp).
 ///@{
 /// Returns the norm of each expert over all its tensors [E, ...]. \return [E] float64
 at::Tensor expert_norm_by_operators(std::span<const at::Tensor> tensors);
 /// Adds `factor` times the injection to every target.
-/// \param norm_E  norms of g, used only without a bound
-/// \return [E] float64, norms of the injection over an expert's tensors
-at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_E, std::span<const at::Tensor> g,
-                            std::span<const at::Tensor> targets, double factor);
+/// \param norm_LE  norms of the pseudo-gradients, used only without a bound
+/// \return [L, E] float64, norms of the injection over an expert's tensors
+at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_LE, std::span<const ExpertLayer> layers,
+                            double factor);
 /// Records the metrics of all layers together, [L, E] each, with the weights of PseudoGradients::report().
 /// \param clips  true: clipping is recorded
 void report_by_operators(Metrics& metrics, const at::Tensor& share_LE, const at::Tensor& norm_LE,
@@ -79,18 +86,13 @@ class PseudoGradients {
   void edit_parameters(const StepView& step) const;
 
  private:
-  /// Adapter tensors of a layer's experts, [E, r, in] and [E, out, r], and their pseudo-gradients.
-  struct ExpertTensors {
-    std::vector<at::Tensor> theta, pseudo_grad;
-  };
   using Target = std::function<at::Tensor(const at::Tensor& theta)>;
 
   void inject(const StepView& step, const Target& target, double factor) const;
-  Injection injection_of(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
+  Injection injection_of(const StepView& step, std::span<const ExpertLayer> layers) const;
   double rho(double reference, int64_t top_k) const;
-  at::Tensor clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
+  at::Tensor clip_limit_L1(const StepView& step, std::span<const ExpertLayer> layers, const at::Tensor& share_LE) const;
   void report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E, const at::Tensor& clipped_E) const;
-  static ExpertTensors expert_tensors(const StepView& step, const std::string& layer);
   double scale(const StepView& step) const;
 
   Options options_;

@@ -474,11 +474,11 @@ TEST(UbSmoePhi, PhiIsPenalisedOutsideItsRangeOrByItsSquare) {
     const auto ub = method(concat("phi_train = \"local_discard\"\nlambda_phi = 0.5\nphi_penalty = \"", penalty, "\""));
     Client local(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
     local.setup.extra_trainables.at(kLayer + ".phi").copy_(at::tensor({1.5f, -2.f, 0.f, 0.f}));
-    EXPECT_NEAR(ub->extra_loss(local.step()).item<double>(), expected, 1e-6) << penalty;
+    EXPECT_NEAR(ub->penalty(local.step()).item<double>(), expected, 1e-6) << penalty;
   }
   const auto ub = method("phi_train = \"off\"");
   Client local(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
-  EXPECT_FALSE(ub->extra_loss(local.step()).defined());
+  EXPECT_FALSE(ub->penalty(local.step()).defined());
 }
 
 TEST(UbSmoeConfig, ErrorsNameTheKeyAndAllowedValues) {

@@ -10,6 +10,8 @@
 
 #include "base/plain/clock.h"
 #include "base/random/random.h"
+#include "lora/equal_factors.h"
+#include "nn/dense/gradients.h"
 #include "train/gradient_norm.h"
 #include "train/make_optimizer.h"
 
@@ -59,30 +61,46 @@ class RowOrder {
   size_t used_ = 0;
 };
 
+/// Gives each of several tensors of equal sizes, if any, a gradient of zeros. The gradients lie in one stack, so that a
+/// term over all of them is added by one operator (nn/dense/stacked.h).
+void give_gradients(const std::vector<at::Tensor>& tensors) {
+  if (tensors.empty()) return;
+  const auto zeros = nn::stacked_zeros(tensors);
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].mutable_grad() = zeros[i];
+}
+
 /// Lists the trained tensors, which are leaves with zeroed gradients, and the mixture layer of each stacked expert
 /// tensor.
 struct Trained {
   std::vector<at::Tensor> tensors;
   std::vector<std::string> moe_layers;  ///< one per tensor, empty when not stacked
 
-  void add(at::Tensor& tensor, const std::string& moe_layer) {
+  void add(const at::Tensor& tensor, const std::string& moe_layer) {
     tensor.requires_grad_(true);
-    tensor.mutable_grad() = at::zeros_like(tensor);
     tensors.push_back(tensor);
     moe_layers.push_back(moe_layer);
   }
 };
 
 Trained make_trained(methods::LocalSetup& setup, const lora::Sites& sites) {
+  const bool a = setup.trainable == methods::Trainable::kAB, core = setup.trainable == methods::Trainable::kCore;
   Trained trained;
-  for (auto& [name, factors] : setup.adapters) {
+  for (const auto& [name, factors] : setup.adapters) {
     const auto& site = sites.at(name);
     const std::string layer = site.experts > 0 ? site.moe_layer : std::string();
-    if (setup.trainable == methods::Trainable::kAB) trained.add(factors.a, layer);
-    if (setup.trainable != methods::Trainable::kCore) trained.add(factors.b, layer);
-    if (setup.trainable == methods::Trainable::kCore) trained.add(factors.core, layer);
+    if (a) trained.add(factors.a, layer);
+    if (!core) trained.add(factors.b, layer);
+    if (core) trained.add(factors.core, layer);
   }
-  for (auto& [name, tensor] : setup.extra_trainables) trained.add(tensor, {});
+  for (const auto& [name, tensor] : setup.extra_trainables) {
+    trained.add(tensor, {});
+    give_gradients({tensor});
+  }
+  for (const auto& group : lora::equal_factors(setup.adapters)) {
+    if (a) give_gradients(group.a);
+    if (!core) give_gradients(group.b);
+    if (core) give_gradients(group.core);
+  }
   return trained;
 }
 
@@ -165,6 +183,7 @@ class LocalRound {
     targets_of_step_ = targets_of(drawn);
     for (const auto& rows : merged(drawn, training_.merge_tokens)) pass(rows);
     const auto view = step_view();
+    add_penalty(view);
     method_.edit_gradients(view);
     if (training_.max_grad_norm > 0)
       clip_gradient_norm(trained_.tensors, training_.max_grad_norm, training_.compute.engine);
@@ -249,6 +268,12 @@ class LocalRound {
     view.micro_batches = view.micro_batches.first(index + 1);
     const auto mean = loss.sum / divisor(loss), extra = method_.extra_loss(view);
     return extra.defined() ? mean + extra : mean;
+  }
+
+  /// Adds the gradient of the method's penalty, which is no part of the recorded loss.
+  void add_penalty(const methods::StepView& view) const {
+    if (view.micro_batches.empty()) return;
+    if (const auto penalty = method_.penalty(view); penalty.defined()) penalty.backward();
   }
 
   /// Returns the divisor of a task loss. pass() divides by the accumulation, so a mean over the step is multiplied by

@@ -127,8 +127,8 @@ struct LocalWork {
   std::span<const data::Example> rows;  ///< the client's training rows
 };
 
-/// Trains one client for one round: prepare(), then for each step forward, loss, backward, edit_gradients(), the limit
-/// of the gradient's norm, the optimiser and edit_parameters(), then upload().
+/// Trains one client for one round: prepare(), then for each step forward, loss, backward, penalty(), edit_gradients(),
+/// the limit of the gradient's norm, the optimiser and edit_parameters(), then upload().
 /// A micro-batch contributes its mean loss divided by `accumulation`, or its summed loss divided by the targets of the
 /// whole step (`loss_mean`). This holds for merged micro-batches too. Micro-batches without a target are left out. The
 /// order of rows is drawn from (seed, "batches", round, client).

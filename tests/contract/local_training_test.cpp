@@ -225,6 +225,49 @@ TEST(LocalTraining, TheNormIsLimitedAfterAMethodsChangesOfTheGradient) {
   }
 }
 
+constexpr double kWeight = 3;
+
+/// Adds kWeight / 2 times the squared norm of every A to the loss, and counts how often it was asked.
+class SquaredNorm : public methods::FederatedMethod {
+ public:
+  at::Tensor penalty(const methods::StepView& step) const override {
+    ++asked;
+    std::vector<at::Tensor> sums;
+    for (const auto& [site, factors] : step.setup.adapters) sums.push_back(factors.a.square().sum());
+    return kWeight / 2 * at::stack(sums).sum();
+  }
+  mutable int64_t asked = 0;
+};
+/// The same method with the gradient in place of the loss.
+class SquaredNormByGradient : public methods::FederatedMethod {
+ public:
+  void edit_gradients(const methods::StepView& step) const override {
+    if (step.micro_batches.empty()) return;
+    for (const auto& [site, factors] : step.setup.adapters) factors.a.grad().add_(factors.a.detach(), kWeight);
+  }
+};
+
+TEST(LocalTraining, APenaltyIsAddedOncePerStepWhateverItsMicroBatches) {
+  TinyFederation world;
+  world.training.optimizer.name = train::OptimizerName::kSgd;
+  world.shards[2][1].first_target = static_cast<int64_t>(world.shards[2][1].ids.size());  // no targets
+  const auto trained = [&](const methods::FederatedMethod& method) {
+    return world.train(method, method.initialize(world.server()), world.round(0), world.clients[2]);
+  };
+  for (const int64_t accumulation : {1, 2, 3})
+    for (const int64_t merge_tokens : {0, 1024}) {
+      world.training.batch_size = 1;
+      world.training.accumulation = accumulation;
+      world.training.merge_tokens = merge_tokens;
+      const SquaredNorm penalised;
+      const auto by_loss = trained(penalised), by_gradient = trained(SquaredNormByGradient());
+      EXPECT_EQ(penalised.asked, by_loss.steps - (accumulation == 1 ? 1 : 0)) << "not in a step without targets";
+      EXPECT_LT(difference(by_loss.upload.adapters, by_gradient.upload.adapters), 1e-6);
+      EXPECT_GT(difference(by_loss.upload.adapters, trained(methods::FederatedMethod()).upload.adapters), 1e-3);
+      EXPECT_EQ(by_loss.first_loss, by_gradient.first_loss) << "the recorded loss is that of the task";
+    }
+}
+
 TEST(LocalTraining, StopsAtALossThatIsNotFinite) {
   const TinyFederation world;
   const auto method = make_method("fedit");

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/ForeachUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -149,6 +150,33 @@ void compute(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   Call(op, *stack).run();
 }
 
+/// Returns whether CUDA computes an operator on lists as one operator. Otherwise it computes one for each tensor.
+bool is_one_operator(const std::string& name, const std::vector<std::vector<at::Tensor>>& lists) {
+  if (lists.empty() || lists.front().empty()) return false;
+  const std::vector<at::TensorList> all(lists.begin(), lists.end());
+  return at::native::_check_tensors_share_device_and_dtype(all, name == "aten::_foreach_copy_") &&
+         at::native::_check_tensors_share_sizes_and_strides(all);
+}
+
+/// Computes an operator on lists of tensors, as _foreach_add_.
+void compute_lists(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  std::vector<std::vector<at::Tensor>> lists;
+  for (const auto& value : torch::jit::last(*stack, op.schema().arguments().size()))
+    if (value.isTensorList()) lists.push_back(value.toTensorVector());
+  if (is_one_operator(op.schema().name(), lists)) return compute(op, keys, stack);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);  // which calls one operator for each tensor
+}
+
+/// Returns the names of all operators on lists, with their overloads.
+std::vector<std::string> operators_on_lists() {
+  const std::string scope = "aten::";
+  std::vector<std::string> names;
+  for (const auto& [name, overload] : c10::Dispatcher::singleton().getAllOpNames())
+    if (name.starts_with(scope + "_foreach_"))
+      names.push_back(name.substr(scope.size()) + (overload.empty() ? "" : "." + overload));
+  return names;
+}
+
 at::Tensor empty(at::IntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout>,
                  std::optional<c10::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
   const c10::DeviceGuard guard(*device);
@@ -211,6 +239,8 @@ at::Scalar read_scalar(const at::Tensor& self) {
 TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&compute>()); }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  for (const auto& name : operators_on_lists())
+    m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&compute_lists>());
   m.impl("empty.memory_format", &empty);
   m.impl("empty_strided", &empty_strided);
   m.impl("resize_", &resize);

@@ -46,6 +46,17 @@ TEST(SimulatedGpu, WritesIntoViewsAndAccumulates) {
   EXPECT_EQ(sums[1][2].item<float>(), 6.25);
 }
 
+TEST(SimulatedGpu, ComputesOperatorsOnLists) {
+  const std::vector<at::Tensor> alike{at::ones({3, 4}, kOnGpu), at::ones({5}, kOnGpu)};
+  at::_foreach_mul_(alike, 3);
+  at::_foreach_add_(alike, at::_foreach_mul(alike, 2));
+  EXPECT_EQ(alike[0].sum().item<float>() + alike[1].sum().item<float>(), (12 + 5) * 9);
+  const auto columns = at::zeros({3, 4}, kOnGpu);
+  const std::vector<at::Tensor> inner{columns.narrow(1, 1, 2)}, ones{at::ones({3, 2}, kOnGpu)};
+  at::_foreach_add_(inner, ones);
+  EXPECT_EQ(columns.sum().item<float>(), 6) << "not dense, so each is an operator of its own";
+}
+
 TEST(SimulatedGpu, HasNoNumbersInNewMemory) { EXPECT_TRUE(at::empty({7}, kOnGpu).isnan().all().item<bool>()); }
 
 TEST(SimulatedGpu, RejectsTensorsOfTheProcessor) {

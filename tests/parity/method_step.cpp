@@ -12,10 +12,10 @@
 ///                                                                                          step
 ///         "client", "moved": file of what training made of the factors                     a client's round
 ///         "gradient_sums": {"pooled": file, "federated": file}                             a server's start}
-/// OUT of a server step: adapter/, base_delta/, extra/, memory/, to/<id>/ (what each client gets next) and down/<rank>/
-/// (what an unknown client of that rank would get); of a client's step: extra_loss, logits_grad/, extra_grad/, grad/
-/// and theta/; of a client's round: prepared/, up/ and up_extra/, and output_scale where there is one; of a start:
-/// fixed/ and adapter/. Tensors in the precision of the input.
+/// OUT of a server step: adapter/, base_delta/, extra/, memory/, to/<id>/ (what each client gets next) and
+/// down/<rank>/ (what an unknown client of that rank would get); of a client's step: extra_loss (and penalty),
+/// logits_grad/, extra_grad/, grad/ and theta/; of a client's round: prepared/, up/ and up_extra/, and output_scale
+/// where there is one; of a start: fixed/ and adapter/. Tensors in the precision of the input.
 #include <ATen/ATen.h>
 
 #include "base/plain/files.h"
@@ -140,7 +140,10 @@ TensorMap client_step(const Json& job, const methods::FederatedMethod& method, c
   const auto micro_batches = micro_batches_of(job, logits);
   methods::Metrics metrics;
   const methods::StepView step{view, state.global, setup, micro_batches, job.at("lr"), metrics};
-  if (const auto extra = method.extra_loss(step); extra.defined()) {
+  at::Tensor extra;
+  for (const auto& part : {method.extra_loss(step), method.penalty(step)})
+    if (part.defined()) extra = extra.defined() ? extra + part : part;
+  if (extra.defined()) {
     out["extra_loss"] = extra.detach().to(at::kDouble).reshape({1});
     extra.backward();
     for (const auto& [layer, scores] : logits)

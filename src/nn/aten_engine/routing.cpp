@@ -25,13 +25,14 @@ at::Tensor ranked(const at::Tensor& scores_TE) {
 struct Selection {
   at::Tensor scores_TE;   // m
   at::Tensor experts_TK;  // chosen
-  at::Tensor added_TE;    // bool, where phi was added; undefined without modulation
+  at::Tensor added_TE;    // 1 or true where phi was added, else 0; undefined without modulation
 };
 
 // Adds phi to the raw top N and selects the top K of the result.
 Selection among_candidates(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
-  const auto added_TE = marked(ranked(logits_TE).narrow(1, 0, options.num_candidates), logits_TE.size(1));
-  const auto m_TE = at::where(added_TE, logits_TE + phi_E, logits_TE);
+  const auto candidates = ranked(logits_TE).narrow(1, 0, options.num_candidates);
+  const auto added_TE = at::zeros_like(logits_TE).scatter_(1, candidates, 1);
+  const auto m_TE = at::addcmul(logits_TE, added_TE, phi_E);  // exact: a factor is 0 or 1
   return {m_TE, ranked(m_TE).narrow(1, 0, options.top_k), added_TE};
 }
 

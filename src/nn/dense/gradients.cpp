@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
-#include <vector>
 
 namespace evenkeel::nn {
 namespace {
@@ -32,6 +31,21 @@ bool can_accumulate_into(const at::Tensor& leaf) {
   const auto& grad = leaf.grad();
   return grad.defined() && grad.sizes() == leaf.sizes() && grad.scalar_type() == leaf.scalar_type() &&
          grad.is_contiguous();
+}
+
+/// Returns tensors of equal sizes that lie at equal distances in one memory as one tensor [n, ...], without a copy.
+std::optional<at::Tensor> as_one(at::TensorList tensors) {
+  const auto& first = tensors.front();
+  const auto place = [&](size_t i) { return tensors[i].storage_offset(); };
+  const int64_t step = tensors.size() > 1 ? place(1) - place(0) : first.numel();
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!tensors[i].is_alias_of(first) || tensors[i].sizes() != first.sizes() || !tensors[i].is_contiguous() ||
+        place(i) != place(0) + static_cast<int64_t>(i) * step || step < first.numel())
+      return std::nullopt;
+  auto sizes = first.sizes().vec(), strides = first.strides().vec();
+  sizes.insert(sizes.begin(), static_cast<int64_t>(tensors.size()));
+  strides.insert(strides.begin(), step);
+  return first.as_strided(sizes, strides);
 }
 
 }  // namespace
@@ -62,6 +76,31 @@ at::Tensor accumulate_product(const at::Tensor& leaf, const at::Tensor& x, const
   else
     at::addmm_out(grad, grad, x, y, at::kFloat, 1, scale);
   return {};
+}
+
+std::vector<at::Tensor> accumulate_slices(at::TensorList leaves, int64_t axis, int64_t begin, const at::Tensor& part) {
+  const int64_t length = part.select(0, 0).size(axis);
+  const bool open = std::all_of(leaves.begin(), leaves.end(), can_accumulate_into);
+  std::vector<at::Tensor> gradients, slices;
+  for (const auto& leaf : leaves) gradients.push_back(open ? leaf.grad() : at::zeros_like(leaf));
+  if (const auto all = as_one(gradients)) {
+    all->narrow(axis < 0 ? axis : axis + 1, begin, length).add_(part);
+  } else {
+    for (const auto& gradient : gradients) slices.push_back(gradient.narrow(axis, begin, length));
+    at::_foreach_add_(slices, part.unbind());
+  }
+  return open ? std::vector<at::Tensor>(leaves.size()) : gradients;
+}
+
+std::vector<at::Tensor> stacked_zeros(at::TensorList tensors) {
+  constexpr int64_t kBytes = 64;
+  const auto& first = tensors.front();
+  const int64_t unit = kBytes / static_cast<int64_t>(first.element_size());
+  const int64_t step = (first.numel() + unit - 1) / unit * unit;
+  const auto all = at::zeros({static_cast<int64_t>(tensors.size()), step}, first.options().requires_grad(false));
+  std::vector<at::Tensor> zeros;
+  for (const auto& row : all.unbind()) zeros.push_back(row.narrow(0, 0, first.numel()).view(first.sizes()));
+  return zeros;
 }
 
 std::optional<at::Tensor> nonzero_rows(const at::Tensor& dy_TD) {

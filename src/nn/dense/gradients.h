@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <vector>
 
 namespace evenkeel::nn {
 
@@ -22,6 +23,16 @@ at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, d
 /// Adds scale * x y to leaf.grad() under the same conditions, in one product where the device can. Otherwise returns
 /// scale * x y for autograd. \param x, y  matrices of one float type, which may be narrower than the leaf's
 at::Tensor accumulate_product(const at::Tensor& leaf, const at::Tensor& x, const at::Tensor& y, double scale);
+
+/// Adds part[i] to leaves[i].grad() from place `begin` of `axis`, for all i, under the same conditions for all leaves.
+/// Gradients that lie in one stack (stacked_zeros()) are changed by one operator.
+/// \param part  [n, ...], of the leaves' type
+/// \return one gradient for autograd per leaf; undefined if the gradients were added in place
+std::vector<at::Tensor> accumulate_slices(at::TensorList leaves, int64_t axis, int64_t begin, const at::Tensor& part);
+
+/// Returns zeros like each of `tensors`, which have equal sizes, one after the other in memory. Each begins at a
+/// multiple of 64 bytes.
+std::vector<at::Tensor> stacked_zeros(at::TensorList tensors);
 
 /// Returns the indices of the rows of dy that have a non-zero element, in order, if at most 3/4 of the rows have one.
 /// Otherwise returns nothing, because skipping rows would cost more than it saves. In the last layer, rows of prompts

@@ -1,4 +1,4 @@
-// Dimension names: T tokens, E experts.
+// Dimension names: L layers, T tokens, E experts.
 #include "nn/moe/balance_losses.h"
 
 #include <ATen/ATen.h>
@@ -8,45 +8,36 @@
 namespace evenkeel::nn {
 namespace {
 
-/// Computes E sum_i f_i P_i from router scores. \param choices_E  how many token-choices each expert has, out of
-/// `choices`
-at::Tensor load_balance(const at::Tensor& logits_TE, const at::Tensor& choices_E, const at::Tensor& choices) {
-  const auto f_E = choices_E.to(logits_TE.scalar_type()) / choices.to(logits_TE.scalar_type());
-  return static_cast<double>(logits_TE.size(1)) * (f_E * logits_TE.softmax(-1).mean(0)).sum();
-}
-
-at::Tensor mean_over_layers(const RoutingByLayer& routing, at::Tensor (*layer_loss)(const RoutingStats&)) {
-  at::Tensor sum;
-  for (const auto& [layer, stats] : routing) {
-    const auto loss = layer_loss(stats);
-    sum = sum.defined() ? sum + loss : loss;
-  }
-  return sum.defined() ? sum / static_cast<double>(routing.size()) : sum;
-}
+/// Returns the mean over layers of one value per layer.
+at::Tensor mean_of_layers(const at::Tensor& loss_L) { return loss_L.sum() / static_cast<double>(loss_L.size(0)); }
 
 }  // namespace
 
-at::Tensor load_balance_loss(const RoutingByLayer& routing) {
-  return mean_over_layers(routing, [](const RoutingStats& stats) {
-    return load_balance(stats.router_logits, stats.counts, stats.counts.sum());
-  });
+StackedRouting::StackedRouting(const RoutingByLayer& routing) {
+  if (routing.empty()) return;
+  std::vector<at::Tensor> logits, counts;
+  for (const auto& [layer, stats] : routing) logits.push_back(stats.router_logits), counts.push_back(stats.counts);
+  logits_LTE = at::stack(logits);
+  counts_LE = at::stack(counts).to(logits_LTE.scalar_type());
 }
 
-at::Tensor pooled_load_balance_loss(const RoutingByLayer& routing) {
-  std::vector<at::Tensor> logits;
-  at::Tensor choices_E;
-  for (const auto& [layer, stats] : routing) {
-    logits.push_back(stats.router_logits);
-    choices_E = choices_E.defined() ? choices_E + stats.counts : stats.counts;
-  }
-  if (logits.empty()) return {};
-  const auto all_TE = at::cat(logits);
-  return load_balance(all_TE, choices_E, at::scalar_tensor(all_TE.size(0), at::kDouble));
+at::Tensor load_balance_loss(const StackedRouting& routing) {
+  if (!routing.logits_LTE.defined()) return {};
+  const auto f_LE = routing.counts_LE / routing.counts_LE.sum(1, /*keepdim=*/true);
+  const auto experts = static_cast<double>(f_LE.size(1));
+  return mean_of_layers(experts * (f_LE * routing.logits_LTE.softmax(-1).mean(1)).sum(1));
 }
 
-at::Tensor router_z_loss(const RoutingByLayer& routing) {
-  return mean_over_layers(routing,
-                          [](const RoutingStats& stats) { return stats.router_logits.logsumexp(-1).square().mean(); });
+at::Tensor pooled_load_balance_loss(const StackedRouting& routing) {
+  if (!routing.logits_LTE.defined()) return {};
+  const auto all_NE = routing.logits_LTE.flatten(0, 1);
+  const auto f_E = routing.counts_LE.sum(0) / static_cast<double>(all_NE.size(0));
+  return static_cast<double>(all_NE.size(1)) * (f_E * all_NE.softmax(-1).mean(0)).sum();
+}
+
+at::Tensor router_z_loss(const StackedRouting& routing) {
+  if (!routing.logits_LTE.defined()) return {};
+  return mean_of_layers(routing.logits_LTE.logsumexp(-1).square().mean(1));
 }
 
 }  // namespace evenkeel::nn

@@ -2,8 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <vector>
+
+#include "base/plain/error.h"
+#include "nn/testing.h"
 
 namespace evenkeel::nn {
 namespace {
@@ -34,6 +39,37 @@ TEST(RouterLosses, EqualTheHandComputedValues) {
   EXPECT_NEAR(router_z_loss(routing).item<double>(), 3.78656631, 1e-7);
 }
 
+/// Returns the value of a loss and its gradients by layer.
+std::vector<at::Tensor> with_gradients(at::Tensor (*loss)(const StackedRouting&), const RoutingByLayer& routing) {
+  std::vector<at::Tensor> logits, result;
+  for (const auto& [layer, stats] : routing) logits.push_back(stats.router_logits);
+  result.push_back(loss(routing));
+  for (const auto& gradient : torch::autograd::grad({result[0]}, logits)) result.push_back(gradient);
+  return result;
+}
+
+TEST(RouterLosses, OfSeveralLayersAreTheMeansOfTheLayersLosses) {
+  constexpr int64_t kLayers = 5;
+  RoutingByLayer all;
+  for (int64_t l = 0; l < kLayers; ++l) {
+    auto& stats = all[concat("model.layers.", l, ".mlp")];
+    stats.router_logits = testing::random_tensor({7, 4}, static_cast<uint64_t>(l)).requires_grad_(true);
+    stats.counts = at::tensor({l, 3 * l + 1, 13 - 4 * l + 3 * kLayers, int64_t{0}}, at::kLong);
+    stats.tokens = 7;
+  }
+  for (auto* loss : {&load_balance_loss, &router_z_loss}) {
+    const auto together = with_gradients(loss, all);
+    double sum = 0;
+    size_t i = 1;
+    for (const auto& [layer, stats] : all) {
+      const auto alone = with_gradients(loss, {{layer, stats}});
+      sum += alone[0].item<double>();
+      EXPECT_LT(testing::max_difference(together[i++] * kLayers, alone[1]), 1e-14) << layer;
+    }
+    EXPECT_NEAR(together[0].item<double>(), sum / kLayers, 1e-13);
+  }
+}
+
 // Two layers are unbalanced in opposite ways, with two experts per token. Each alone is far from balance; pooled they
 // are balanced.
 TEST(LoadBalanceLoss, PoolsTheCountsOfAllLayers) {
@@ -44,8 +80,8 @@ TEST(LoadBalanceLoss, PoolsTheCountsOfAllLayers) {
   const auto shares = at::stack({first[0].softmax(0), second[0].softmax(0)}).mean(0);
   const auto expected = 3 * (shares * at::tensor({0.5, 1., 0.5})).sum();
   EXPECT_NEAR(pooled_load_balance_loss(routing).item<double>(), expected.item<double>(), 1e-6);
-  EXPECT_FALSE(pooled_load_balance_loss({}).defined());
-  EXPECT_FALSE(load_balance_loss({}).defined());
+  EXPECT_FALSE(pooled_load_balance_loss(RoutingByLayer()).defined());
+  EXPECT_FALSE(load_balance_loss(RoutingByLayer()).defined());
 }
 
 }  // namespace

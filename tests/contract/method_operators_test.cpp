@@ -1,0 +1,131 @@
+// Counts the operators of a training step of every method on a simulated GPU (tests/gpu), where each costs a launch. A
+// step has two micro-batches in one pass. Counts of models of two depths give the operators of one layer and the rest.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/testing.h"
+#include "tiny_federation.h"
+#include "train/residence.h"
+
+namespace evenkeel::method_operators {
+namespace {
+
+constexpr int64_t kLayers = 16;                          // of OLMoE-1B-7B
+constexpr int64_t kRows = 4;                             // of a client, and of a step
+const std::vector<int64_t> kInstruction{3, 1, 4, 1, 5};  // with which all rows begin
+
+/// Returns the operators of the simulated GPU so far (EVENKEEL_SIMULATED_GPU_COUNTS, tests/gpu/device_memory.h).
+int64_t operators_so_far() {
+  std::ifstream file(std::getenv("EVENKEEL_SIMULATED_GPU_COUNTS"), std::ios::binary);
+  int64_t operators = 0;
+  file.read(reinterpret_cast<char*>(&operators), sizeof(operators));
+  return operators;
+}
+
+std::unique_ptr<models::CausalLm> model_of(int64_t layers, const models::BaseStorage& storage) {
+  const Json shape{{"hidden_size", 32},        {"intermediate_size", 16},     {"num_attention_heads", 4},
+                   {"num_key_value_heads", 2}, {"num_hidden_layers", layers}, {"vocab_size", 37}};
+  return testing::make_model("olmoe", storage, shape);
+}
+
+/// A client of K = 2 on a simulated GPU, and a server on the processor.
+struct World : TinyFederation {
+  explicit World(int64_t layers) {
+    model = model_of(layers, models::BaseDtype::kFloat32);
+    sites = model->all_sites();
+    models::BaseStorage storage(models::BaseDtype::kBFloat16);
+    storage.engine = nn::EngineKind::kAten;
+    storage.device = c10::Device(c10::kCUDA, 0);
+    on_gpu = model_of(layers, storage);
+    shards[1].resize(kRows);
+    for (auto& row : shards[1]) {
+      row.ids.insert(row.ids.begin(), kInstruction.begin(), kInstruction.end());
+      row.first_target += static_cast<int64_t>(kInstruction.size());
+    }
+    training.compute = {.engine = nn::EngineKind::kAten, .inner = at::kBFloat16};
+  }
+
+  /// Returns the operators of a round of `steps` steps, over the same rows in each.
+  int64_t operators_of(const methods::FederatedMethod& method, int64_t steps) {
+    const auto& client = clients[1];
+    const auto state = method.initialize(server());
+    const auto download = method.broadcast(state, client, round(0, {1}));
+    training.local_epochs = static_cast<double>(steps);
+    training.residence = std::make_shared<train::Residence>(
+        train::make_residence(state.common, on_gpu->device(), StorageCopies::to(on_gpu->device())));
+    const int64_t before = operators_so_far();
+    const auto result =
+        train::train_locally(*on_gpu, method, {download, view(client, 0, state.common), shards[1]}, training);
+    EXPECT_EQ(result.steps, steps);
+    return operators_so_far() - before;
+  }
+
+  std::unique_ptr<models::CausalLm> on_gpu;
+};
+
+/// The operators of a training step.
+struct StepOperators {
+  int64_t layer = 0;  ///< of one layer
+  int64_t rest = 0;   ///< of what does not depend on the number of layers
+  int64_t of(int64_t layers) const { return layers * layer + rest; }
+};
+
+StepOperators step_operators(const methods::FederatedMethod& method) {
+  const auto at_depth = [&](int64_t layers) {
+    World world(layers);
+    return (world.operators_of(method, 3) - world.operators_of(method, 1)) / 2;
+  };
+  const int64_t two = at_depth(2), five = at_depth(5);
+  return {(five - two) / 3, two - 2 * ((five - two) / 3)};
+}
+
+/// The most operators that a method has had so far. A change that needs fewer lowers them.
+const std::map<std::string_view, StepOperators, std::less<>> kMost{
+    {"fedit", {152, 47}},    {"ffa-lora", {140, 47}},  {"fedex-lora", {152, 47}}, {"flexlora", {152, 47}},
+    {"flora", {152, 47}},    {"florist", {152, 47}},   {"fed-sb", {184, 46}},     {"a3smoe", {152, 47}},
+    {"hetlora", {152, 144}}, {"smoe-llb", {159, 141}}, {"ub-smoe", {165, 97}},
+};
+
+class MethodOperators : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  void SetUp() override {
+    if (!std::getenv("EVENKEEL_SIMULATED_GPU_COUNTS")) GTEST_SKIP() << "needs a simulated GPU: ctest -L gpu";
+  }
+};
+
+TEST_P(MethodOperators, OfAStepAreNoMoreThanBeforeAndAboutThoseOfFedIt) {
+  const auto step = step_operators(*make_method(GetParam()));
+  RecordProperty("layer", static_cast<int>(step.layer));
+  RecordProperty("rest", static_cast<int>(step.rest));
+  const auto fedit = GetParam() == "fedit" ? step : step_operators(*make_method("fedit"));
+  const bool has_a_third_factor = GetParam() == "fed-sb";  // and so more products
+  EXPECT_LE(step.of(kLayers), (has_a_third_factor ? 1.25 : 1.11) * static_cast<double>(fedit.of(kLayers)))
+      << step.layer << " and " << step.rest;
+  const auto most = kMost.find(GetParam());
+  ASSERT_NE(most, kMost.end()) << "has no limit yet: {" << step.layer << ", " << step.rest << '}';
+  EXPECT_LE(step.layer, most->second.layer);
+  EXPECT_LE(step.rest, most->second.rest);
+}
+
+std::vector<std::string_view> method_names() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : methods::methods()) names.push_back(entry.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, MethodOperators, ::testing::ValuesIn(method_names()), [](const auto& info) {
+  std::string name(info.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace evenkeel::method_operators
