@@ -56,8 +56,8 @@ void run(benchmark::State& state, int64_t tokens, int64_t hidden, int64_t width,
   const int64_t faults = page_faults();
   size_t step = 0;
   for (auto _ : state) {
-    const auto y = nn::experts(layer.x_TD, layer.routings[step++ % layer.routings.size()], layer.weights, adapters,
-                               {.products = kernel});
+    const auto y =
+        nn::experts(layer.x_TD, layer.routings[step++ % layer.routings.size()], layer.weights, adapters, kernel);
     if (backward) y.backward(at::ones_like(y));
     benchmark::DoNotOptimize(y);
   }

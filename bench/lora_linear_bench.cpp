@@ -31,7 +31,7 @@ void count(benchmark::State& state) {
 void split(benchmark::State& state, nn::MatmulKernel kernel) {
   const auto p = make_projection(state.range(0));
   for (auto _ : state) {
-    const auto y = nn::linear(p.x, p.w, {&p.lora}, {.products = kernel});
+    const auto y = nn::linear(p.x, p.w, {&p.lora}, kernel);
     y.backward(at::ones_like(y));
   }
   count(state);

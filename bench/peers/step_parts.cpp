@@ -104,7 +104,7 @@ Part head_part(const Job& job, const nn::MatmulTable& products) {
   const auto hidden = leaf({job.tokens(), kHidden});
   const auto targets = at::randint(kVocabulary, {job.tokens()}, at::kLong);
   return {"head", 1, gflop(job.tokens(), kHidden, kVocabulary), 0, 2 * 2e-9 * kVocabulary * kHidden, [=] {
-            flow_back(nn::cross_entropy(hidden, head, targets, {.products = products}).sum, {}, {hidden});
+            flow_back(nn::cross_entropy(hidden, head, targets, products).sum, {}, {hidden});
           }};
 }
 
@@ -118,7 +118,7 @@ Part projections_part(const Job& job, const nn::MatmulTable& products) {
           0,
           4 * 2 * 2e-9 * kHidden * kHidden,
           [=] {
-            for (const auto& w : weights) flow_back(nn::linear(x, w, {}, {.products = products}), dy, {x});
+            for (const auto& w : weights) flow_back(nn::linear(x, w, {}, products), dy, {x});
           }};
 }
 
@@ -162,7 +162,7 @@ Part experts_part(const Job& job, const nn::MatmulTable& products, bool with_lor
             const auto& routing = routings[(*pass)++ % routings.size()];
             nn::ExpertFactors beside_experts;
             if (with_lora) beside_experts = {{.adapter = &lora[0]}, {.adapter = &lora[1]}, {.adapter = &lora[2]}};
-            flow_back(nn::experts(x, routing, weights, beside_experts, {.products = products}), dy, {x});
+            flow_back(nn::experts(x, routing, weights, beside_experts, products), dy, {x});
           }};
 }
 
