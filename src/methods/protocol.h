@@ -14,7 +14,7 @@
 #include "base/format/config_table.h"
 #include "lora/payload.h"
 #include "methods/profile.h"
-#include "nn/compute/compute.h"
+#include "nn/engines/engine_of.h"
 #include "nn/moe/routing.h"
 
 namespace evenkeel::methods {
@@ -156,8 +156,8 @@ struct StepView {
   std::span<const nn::RoutingByLayer> micro_batches;  ///< routing of each micro-batch of the step so far
   double lr = 0;
   Metrics& metrics;
-  /// kAten: tensors may be on a GPU, and the method should not synchronise with it.
-  nn::EngineKind engine = nn::EngineKind::kKernels;
+  /// Arithmetic over the step's tensors. They may be on a GPU, and a method should not wait for their values.
+  const nn::StepArithmetic& arithmetic = nn::engine_of(nn::EngineKind::kKernels).step();
 };
 
 }  // namespace evenkeel::methods

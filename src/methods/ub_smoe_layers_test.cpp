@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "methods/method_registry.h"
+#include "nn/engines/engine_of.h"
 #include "nn/testing.h"
 
 namespace evenkeel::methods::ubsmoe {
@@ -58,7 +59,7 @@ TensorMap edited(const std::string& toml, nn::EngineKind engine, const std::vect
     }
   for (auto& [name, phi_E] : setup.extra_trainables) phi_E.requires_grad_(true);
   Metrics metrics;
-  const StepView step{view, download, setup, micro_batches, 0.01, metrics, engine};
+  const StepView step{view, download, setup, micro_batches, 0.01, metrics, nn::engine_of(engine).step()};
   for (int64_t i = 0; i < 2; ++i) method->edit_gradients(step), method->edit_parameters(step);
   method->penalty(step).backward();
   for (const auto& [name, factors] : setup.adapters)

@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,18 +18,17 @@ namespace evenkeel::methods::ubsmoe {
 /// Key of a broadcast tensor: the reference K of rho, which is the participants' mean K or K_max.
 constexpr const char* kRhoReference = "rho.reference";
 
-/// Describes how the pseudo-gradient g of each expert is scaled: share * clamp(scale * g, -bound, bound).
+/// Describes how the pseudo-gradient of each expert is scaled.
 struct Injection {
-  at::Tensor share_LE, scale_LE{};  // float64
-  double bound = std::numeric_limits<double>::infinity();
-  at::Tensor clipped_LE{};  // bool, true: the bound reduced the expert's pseudo-gradient
+  nn::TermScales scales;
+  at::Tensor clipped_LE{};  ///< bool, true: the scale or bound reduced the expert's pseudo-gradient
 };
 
-/// The adapter tensors of a layer's experts, [E, r, in] and [E, out, r], and in the same order their pseudo-gradients
-/// and the tensors to which these are added.
-struct ExpertLayer {
-  std::string name;
-  std::vector<at::Tensor> theta, pseudo_grad, target;
+/// The layers with adapted experts. The terms of a layer are the pseudo-gradients of its experts' adapter tensors,
+/// [E, r, in] and [E, out, r].
+struct ExpertLayers {
+  std::vector<std::string> names;
+  std::vector<nn::ExpertTerms> tensors;  ///< one entry per name
 };
 
 /// Returns the key of the norms of a layer's pseudo-gradients, [E], in ServerState::memory.
@@ -38,31 +36,12 @@ std::string pseudo_grad_norm_of(const std::string& layer);
 /// Returns how idle each expert was in this step, in [0, 1]. Its pseudo-gradient is multiplied by this share (R10,
 /// R17). \return [L, E] float64
 at::Tensor idle_share_LE(PgActivity activity, std::span<const nn::RoutingByLayer> micro_batches,
-                         std::span<const ExpertLayer> layers);
+                         std::span<const std::string> layers);
 /// Returns the gradients of all trained tensors. Undefined gradients are omitted.
 std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
 /// Returns, for each expert, true if the absolute value of an element is above `bound`.
 /// \return [E] bool
 at::Tensor any_above_E(std::span<const at::Tensor> g, double bound);
-
-/// \name The parts of the client that depend on the engine. These functions compute with LibTorch's operators, on any
-/// device, and read no value before the step ends (ub_smoe_by_operators.cpp).
-///@{
-/// Returns the norm of each expert over all its tensors [E, ...]. \return [E] float64
-at::Tensor expert_norm_by_operators(std::span<const at::Tensor> tensors);
-/// Adds `factor` times the injection to every target.
-/// \param norm_LE  norms of the pseudo-gradients, used only without a bound
-/// \return [L, E] float64, norms of the injection over an expert's tensors
-at::Tensor add_by_operators(const Injection& injection, const at::Tensor& norm_LE, std::span<const ExpertLayer> layers,
-                            double factor);
-/// Records the metrics of all layers together, [L, E] each, with the weights of PseudoGradients::report().
-/// \param clips  true: clipping is recorded
-void report_by_operators(Metrics& metrics, const at::Tensor& share_LE, const at::Tensor& norm_LE,
-                         const at::Tensor& clipped_LE, bool clips);
-/// Scales the gradients of all trained tensors so that their total norm is at most `limit`, and records whether the
-/// norm was above.
-void clip_by_operators(const StepView& step, double limit);
-///@}
 
 /// Computes pseudo-gradients on the server and applies them on the client.
 class PseudoGradients {
@@ -89,10 +68,10 @@ class PseudoGradients {
   using Target = std::function<at::Tensor(const at::Tensor& theta)>;
 
   void inject(const StepView& step, const Target& target, double factor) const;
-  Injection injection_of(const StepView& step, std::span<const ExpertLayer> layers) const;
+  Injection injection_of(const StepView& step, const ExpertLayers& layers) const;
   double rho(double reference, int64_t top_k) const;
-  at::Tensor clip_limit_L1(const StepView& step, std::span<const ExpertLayer> layers, const at::Tensor& share_LE) const;
-  void report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E, const at::Tensor& clipped_E) const;
+  at::Tensor clip_limit_L1(const StepView& step, const ExpertLayers& layers, const at::Tensor& share_LE) const;
+  void report(Metrics& metrics, const Injection& injection, const at::Tensor& norm_LE) const;
   double scale(const StepView& step) const;
 
   Options options_;

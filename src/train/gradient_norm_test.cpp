@@ -7,6 +7,8 @@
 
 #include <limits>
 
+#include "nn/engines/engine_of.h"
+
 namespace evenkeel::train {
 namespace {
 
@@ -27,7 +29,7 @@ TEST(ClipGradientNorm, EqualsTorchOnBothEngines) {
     for (const auto type : {at::kFloat, at::kDouble})
       for (const double limit : {1e-3, 1.0, 200.0, 1e6}) {
         const auto ours = with_gradients(0.5, type), theirs = with_gradients(0.5, type);
-        clip_gradient_norm(ours, limit, engine);
+        clip_gradient_norm(ours, limit, nn::engine_of(engine).step());
         torch::nn::utils::clip_grad_norm_(theirs, limit);
         for (size_t i = 0; i + 1 < ours.size(); ++i)
           EXPECT_TRUE(ours[i].grad().allclose(theirs[i].grad(), 1e-6, 0)) << limit << ' ' << i;
@@ -38,7 +40,7 @@ TEST(ClipGradientNorm, EqualsTorchOnBothEngines) {
 TEST(ClipGradientNorm, LeavesASmallGradientUnchanged) {
   for (const auto engine : {nn::EngineKind::kKernels, nn::EngineKind::kAten}) {
     const auto clipped = with_gradients(1e-3, at::kFloat), before = with_gradients(1e-3, at::kFloat);
-    clip_gradient_norm(clipped, 1.0, engine);
+    clip_gradient_norm(clipped, 1.0, nn::engine_of(engine).step());
     for (size_t i = 0; i + 1 < clipped.size(); ++i) EXPECT_TRUE(clipped[i].grad().equal(before[i].grad())) << i;
   }
 }
@@ -49,7 +51,7 @@ TEST(ClipGradientNorm, BitsDoNotDependOnThreads) {
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
     const auto parameters = with_gradients(0.5, at::kFloat);
-    clip_gradient_norm(parameters, 1.0, nn::EngineKind::kKernels);
+    clip_gradient_norm(parameters, 1.0, nn::engine_of(nn::EngineKind::kKernels).step());
     clipped.push_back(parameters[0].grad());
   }
   at::set_num_threads(before);
@@ -60,9 +62,9 @@ TEST(ClipGradientNorm, ANormThatIsNotFiniteShowsInAllGradients) {
   for (const auto engine : {nn::EngineKind::kKernels, nn::EngineKind::kAten}) {
     const auto parameters = with_gradients(0.5, at::kFloat);
     parameters[1].mutable_grad()[0][0][0] = std::numeric_limits<float>::quiet_NaN();
-    clip_gradient_norm(parameters, 1.0, engine);
+    clip_gradient_norm(parameters, 1.0, nn::engine_of(engine).step());
     EXPECT_TRUE(parameters[2].grad().isnan().all().item<bool>());
-    clip_gradient_norm({}, 1.0, engine);
+    clip_gradient_norm({}, 1.0, nn::engine_of(engine).step());
   }
 }
 

@@ -12,6 +12,7 @@
 #include "base/random/random.h"
 #include "lora/equal_factors.h"
 #include "nn/dense/gradients.h"
+#include "nn/engines/engine_of.h"
 #include "train/gradient_norm.h"
 #include "train/make_optimizer.h"
 
@@ -185,8 +186,7 @@ class LocalRound {
     const auto view = step_view();
     add_penalty(view);
     method_.edit_gradients(view);
-    if (training_.max_grad_norm > 0)
-      clip_gradient_norm(trained_.tensors, training_.max_grad_norm, training_.compute.engine);
+    if (training_.max_grad_norm > 0) clip_gradient_norm(trained_.tensors, training_.max_grad_norm, arithmetic());
     if (training_.idle_expert_update == IdleExpertUpdate::kSkip)
       optimizer_->step_active(active_experts(trained_, micro_batches_), Gradients::kZeroed);
     else
@@ -216,6 +216,8 @@ class LocalRound {
     return setup;
   }
 
+  const nn::StepArithmetic& arithmetic() const { return nn::engine_of(training_.compute).step(); }
+
   methods::StepView step_view() {
     return {.view = view_,
             .download = training_.residence ? given_ : download_,
@@ -223,7 +225,7 @@ class LocalRound {
             .micro_batches = micro_batches_,
             .lr = training_.optimizer.lr,
             .metrics = metrics_,
-            .engine = training_.compute.engine};
+            .arithmetic = arithmetic()};
   }
 
   /// Draws the micro-batches of a step. Micro-batches without a target have no mean loss and are omitted.

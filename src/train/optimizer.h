@@ -9,6 +9,7 @@
 
 #include "base/format/safetensors.h"
 #include "nn/compute/compute.h"
+#include "nn/engine/step_arithmetic.h"
 #include "train/optimizer_config.h"
 
 namespace evenkeel::train {
@@ -46,7 +47,7 @@ at::Tensor stored_tensor(const TensorMap& state, const std::string& name, const 
 /// for step. Source: Loshchilov and Hutter 2019.
 class AdamW : public Optimizer {
  public:
-  /// \param engine  kAten: works on any device without synchronising; equal to kKernels up to rounding
+  /// \param engine  computes the steps; engines are equal up to rounding
   AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config,
         nn::EngineKind engine = nn::EngineKind::kKernels);
 
@@ -57,18 +58,11 @@ class AdamW : public Optimizer {
   void load_state(const TensorMap& state) override;
 
  private:
-  struct Work;
-
   void update(const std::vector<at::Tensor>& active, double lr, Gradients gradients);
-  void update_by_operators(const std::vector<at::Tensor>& active, double lr, Gradients gradients);
-  at::Tensor& contiguous_grad(size_t parameter);
-  static void run_all(const std::vector<Work>& work);
-  Work work_on(size_t parameter, int64_t slice, Gradients gradients, double lr);
 
   OptimizerConfig config_;
-  nn::EngineKind engine_;
-  std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_;
-  std::vector<at::Tensor> steps_;  // scalar per parameter; [E] per stacked parameter after the first step_active()
+  const nn::StepArithmetic& arithmetic_;
+  nn::AdamWState state_;
 };
 
 }  // namespace evenkeel::train

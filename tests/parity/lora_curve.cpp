@@ -13,6 +13,7 @@
 #include "base/plain/json.h"
 #include "lora/peft.h"
 #include "models/causal_lm.h"
+#include "nn/engines/engine_of.h"
 #include "other_families.h"
 #include "train/gradient_norm.h"
 #include "train/make_optimizer.h"
@@ -81,7 +82,7 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
     mean.backward();
     if (losses.empty()) lora::save_peft_adapter(out / "gradients", gradients_of(adapters), sites, options);
     losses.push_back(mean.item<double>());
-    if (max_norm > 0) train::clip_gradient_norm(leaves, max_norm, engine);
+    if (max_norm > 0) train::clip_gradient_norm(leaves, max_norm, nn::engine_of(engine).step());
     optimizer->step(-1, train::Gradients::kZeroed);
   }
   lora::save_peft_adapter(out / "adapter", lora::clone(adapters), sites, options);

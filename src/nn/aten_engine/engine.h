@@ -1,6 +1,7 @@
 /// \file  Declares the engine of LibTorch's operators, for any device.
 #pragma once
 
+#include "nn/aten_engine/step_arithmetic.h"
 #include "nn/engine/engine.h"
 
 namespace evenkeel::nn::aten {
@@ -25,6 +26,10 @@ class AtenEngine final : public Engine {
                                        const Compute& compute, double soft_cap) const override;
   at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                              const Compute& compute, double soft_cap) const override;
+  const StepArithmetic& step() const override { return step_; }
+
+ private:
+  AtenStepArithmetic step_{};
 };
 
 }  // namespace evenkeel::nn::aten

@@ -11,6 +11,7 @@
 
 #include "nn/dense/loss.h"
 #include "nn/engine/pass.h"
+#include "nn/engine/step_arithmetic.h"
 
 namespace evenkeel::nn {
 
@@ -60,6 +61,9 @@ class Engine {
   /// Computes nn::target_logprobs().
   virtual at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                                      const Compute& compute, double soft_cap) const = 0;
+
+  /// Returns the arithmetic of an optimiser step.
+  virtual const StepArithmetic& step() const = 0;
 };
 
 }  // namespace evenkeel::nn

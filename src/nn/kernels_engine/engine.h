@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nn/engine/engine.h"
+#include "nn/kernels_engine/step_arithmetic.h"
 
 namespace evenkeel::nn {
 
@@ -23,6 +24,10 @@ class KernelsEngine final : public Engine {
                                        const Compute& compute, double soft_cap) const override;
   at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                              const Compute& compute, double soft_cap) const override;
+  const StepArithmetic& step() const override { return step_; }
+
+ private:
+  KernelsStepArithmetic step_{};
 };
 
 }  // namespace evenkeel::nn

@@ -1,10 +1,10 @@
-#include "train/adamw_kernel.h"
+#include "nn/kernels_engine/adamw_kernel.h"
 
 #include <cmath>
 
 #include "base/system/dispatch.h"
 
-namespace evenkeel::train {
+namespace evenkeel::nn {
 namespace {
 
 template <typename T>
@@ -41,4 +41,4 @@ void adamw(const AdamWSpan<T>& span, const AdamWFactors& factors) {
 template void adamw<float>(const AdamWSpan<float>&, const AdamWFactors&);
 template void adamw<double>(const AdamWSpan<double>&, const AdamWFactors&);
 
-}  // namespace evenkeel::train
+}  // namespace evenkeel::nn

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace evenkeel::train {
+namespace evenkeel::nn {
 
 /// Points to parameters, gradients and moments, n numbers each. The four ranges must not overlap.
 template <typename T>
@@ -27,4 +27,4 @@ struct AdamWFactors {
 template <typename T>
 void adamw(const AdamWSpan<T>& span, const AdamWFactors& factors);
 
-}  // namespace evenkeel::train
+}  // namespace evenkeel::nn
