@@ -34,8 +34,7 @@ struct AdamWStep {
   double lr = 0;
   std::array<double, 2> betas{};
   double eps = 0, weight_decay = 0;
-  /// The slices [i] of stacked parameters that are updated, bool [E] for each parameter; undefined or missing: the whole
-  /// parameter.
+  /// The slices [i] of stacked parameters that are updated, bool [E] per parameter; undefined or missing: all of it.
   const std::vector<at::Tensor>& active;
   bool zero_gradients = false;  ///< true: the gradients are zero afterwards, also those of other slices
 };
