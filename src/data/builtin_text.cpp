@@ -209,8 +209,10 @@ std::string numbered_quiz(RandomStream& stream, const World& world) {
   for (int i = 0; i < 3; ++i) {
     const auto question = any_question(stream, world);
     const size_t label = stream.below(kLabels.size());
-    text += concat(question.text, "?\n\n", world::numbered(kLabels[label], question.choices, pick(kGaps, stream)),
-                   "\n\n", office_talk(stream), "the answer is ", kNames[label], question.place + 1, "\n\n");
+    const auto talk = office_talk(stream);  // the draws in an order of their own: that of arguments is the compiler's
+    const auto choices = world::numbered(kLabels[label], question.choices, pick(kGaps, stream));
+    text += concat(question.text, "?\n\n", choices, "\n\n", talk, "the answer is ", kNames[label], question.place + 1,
+                   "\n\n");
   }
   return text;
 }

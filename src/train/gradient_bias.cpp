@@ -27,7 +27,7 @@ void add_factors(std::span<const at::Tensor> factors, int64_t targets, LayerGrad
     layer.factors.push_back(factor.grad().cpu().to(at::kDouble) * static_cast<double>(targets));
 }
 
-/// Returns the squared norm of each expert's tensors. \return [E] float64
+/// Returns the inner product of x and y over each expert's tensors. \return [E] float64
 at::Tensor products_E(const std::vector<at::Tensor>& x, const std::vector<at::Tensor>& y) {
   at::Tensor sum_E;
   for (size_t i = 0; i < x.size(); ++i) {
