@@ -67,7 +67,7 @@ def test_a_resumed_run_must_be_the_plain_one():
 
 def test_a_run_that_ends_before_it_is_killed_is_an_error(tmp_path):
     """The program writes all rounds at once and ends, or waits for the signal with all rounds done."""
-    for name, end in (("ended", "exit 0"), ("done", "sleep 60")):
+    for name, end in (("ended", "exit 0"), ("done", "exec sleep 60")):
         out, program = tmp_path / name / "run", tmp_path / f"{name}.sh"
         out.mkdir(parents=True)
         program.write_text(f"#!/bin/sh\nprintf '1\\n2\\n3\\n' >{out}/rounds.part && mv {out}/rounds.part {out}/rounds.jsonl\n{end}\n")
