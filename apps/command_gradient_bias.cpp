@@ -92,13 +92,11 @@ void add_gradient_bias_command(CLI::App& program) {
   auto* command = program.add_subcommand("gradient-bias", "bias of a run's gradients with fewer experts per token");
   command->footer(
       "Example: evenkeel gradient-bias --run runs/demo-fedit --limit 64\n\n"
-      "Compares the gradient of test rows with K experts per token, g_K, with that of K_max, grad F, for every K of\n"
-      "evaluate.budgets, layer by layer. B = grad F - g_K is the bias of the UB-SMoE paper's Theorem 4.1; beside it "
-      "is\n"
-      "what its corollary predicts from how often the experts are chosen. Measured are the gradient of all rows and\n"
-      "those of single batches of train.batch_size rows, as of an optimiser step. With several runs, such as the "
-      "seeds\n"
-      "of a study, values are means over the runs.");
+      "Compares the gradient of test rows with K experts per token, g_K, with that of K_max, grad F, for every K\n"
+      "of evaluate.budgets, layer by layer. B = grad F - g_K is the bias of the UB-SMoE paper's Theorem 4.1. Beside\n"
+      "it is what the corollary predicts from how often the experts are chosen. Measured are the gradient of all\n"
+      "rows, and those of single batches of train.batch_size rows, as of an optimiser step. With several runs, such\n"
+      "as the seeds of a study, values are means over the runs.");
   command->add_option("--run", flags->runs, "run folder, once for each seed")->required();
   add_base_flag(*command, flags->base);
   command->add_option("--limit", flags->limit, "test rows of each of the run's evaluation tasks (default 32)");

@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace evenkeel::nn::aten {
-
 namespace {
 
 /// Lists parameters with their gradients, moments and step counts, in the same order.
@@ -22,11 +21,11 @@ struct AdamWSlices {
 };
 
 /// Takes one step for all parameters.
-void step_whole(const AdamWTensors& all, const AdamWStep& config) {
+void step_whole(const AdamWTensors& all, const AdamWStep& step) {
   if (all.parameters.empty()) return;
   at::_foreach_add_(all.steps, 1);
-  at::_fused_adamw_(all.parameters, all.gradients, all.exp_avgs, all.exp_avg_sqs, {}, all.steps, config.lr,
-                    config.betas[0], config.betas[1], config.weight_decay, config.eps, /*amsgrad=*/false,
+  at::_fused_adamw_(all.parameters, all.gradients, all.exp_avgs, all.exp_avg_sqs, {}, all.steps, step.lr, step.betas[0],
+                    step.betas[1], step.weight_decay, step.eps, /*amsgrad=*/false,
                     /*maximize=*/false);
 }
 
@@ -37,13 +36,13 @@ struct SliceFactors {
   at::Tensor slope_N, offset_N;  // the step is exp_avg / (offset + slope sqrt(exp_avg_sq))
 };
 
-SliceFactors factors_of(const at::Tensor& active_N, const at::Tensor& count_N, const AdamWStep& config) {
+SliceFactors factors_of(const at::Tensor& active_N, const at::Tensor& count_N, const AdamWStep& step) {
   const auto is_active_N = active_N.to(at::kDouble);
   const auto correction_N = [&](double beta) { return at::rsub(at::pow(beta, count_N), 1); };
-  const auto first_N = correction_N(config.betas[0]), second_N = correction_N(config.betas[1]).sqrt_();
-  return {at::rsub(is_active_N * (config.lr * config.weight_decay), 1), is_active_N * (1 - config.betas[0]),
-          is_active_N * (1 - config.betas[1]), at::where(active_N, first_N / (second_N * config.lr), 0.0),
-          at::where(active_N, first_N * (config.eps / config.lr), std::numeric_limits<double>::infinity())};
+  const auto first_N = correction_N(step.betas[0]), second_N = correction_N(step.betas[1]).sqrt_();
+  return {at::rsub(is_active_N * (step.lr * step.weight_decay), 1), is_active_N * (1 - step.betas[0]),
+          is_active_N * (1 - step.betas[1]), at::where(active_N, first_N / (second_N * step.lr), 0.0),
+          at::where(active_N, first_N * (step.eps / step.lr), std::numeric_limits<double>::infinity())};
 }
 
 /// \param begin  the place of the stack's first slice in the factors
@@ -75,12 +74,12 @@ at::Tensor count_step(const std::vector<AdamWSlices>& stacks, const at::Tensor& 
 
 /// Takes one step for the active slices of stacked parameters of one float type. The factors of all slices are computed
 /// together.
-void step_slices(const std::vector<AdamWSlices>& stacks, const AdamWStep& config) {
+void step_slices(const std::vector<AdamWSlices>& stacks, const AdamWStep& step) {
   if (stacks.empty()) return;
   std::vector<at::Tensor> active;
   for (const auto& stack : stacks) active.push_back(stack.active_E.to(at::kBool));
   const auto active_N = at::cat(active);
-  auto factors = factors_of(active_N, count_step(stacks, active_N), config);
+  auto factors = factors_of(active_N, count_step(stacks, active_N), step);
   for (auto* factor_N : {&factors.decay_N, &factors.first_N, &factors.second_N, &factors.slope_N, &factors.offset_N})
     *factor_N = factor_N->to(stacks.front().parameter.scalar_type());
   int64_t begin = 0;

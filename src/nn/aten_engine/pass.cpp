@@ -14,13 +14,6 @@
 namespace evenkeel::nn::aten {
 namespace {
 
-/// Returns the row of each sequence's last token, [B].
-at::Tensor last_rows(std::span<const int64_t> offsets, c10::Device device) {
-  std::vector<int64_t> rows;
-  for (size_t b = 1; b < offsets.size(); ++b) rows.push_back(offsets[b] - 1);
-  return at::tensor(rows, at::kLong).to(device);
-}
-
 const lora::LoraFactors* factors_in(const lora::AdapterState& state, const std::string& site) {
   const auto found = state.find(site);
   return found == state.end() ? nullptr : &found->second;
@@ -40,7 +33,6 @@ PassFactors::PassFactors(const ModelFactors& factors, const Compute& compute) : 
 AtenPass::AtenPass(const PassInput& input)
     : Pass(input), layout_(Layout::of(in_.batch, in_.rotary_width, in_.ropes, in_.device)) {
   if (in_.cache) window_.emplace(*in_.cache, in_.batch.offsets, in_.last_only);
-  if (in_.last_only) last_rows_B_ = last_rows(in_.batch.offsets, in_.device);  // before the layers: it waits
   if (in_.experts > 0)
     numbers_ =
         SlotNumbers::of(layout_.ids_R.size(0), std::clamp<int64_t>(in_.top_k, 1, in_.experts), in_.experts, in_.device);

@@ -1,6 +1,22 @@
 #include "nn/engine/pass.h"
 
+#include <ATen/ATen.h>
+
 namespace evenkeel::nn {
+namespace {
+
+/// Returns the row of each sequence's last token, [B].
+at::Tensor last_rows(std::span<const int64_t> offsets) {
+  std::vector<int64_t> rows;
+  for (size_t b = 1; b < offsets.size(); ++b) rows.push_back(offsets[b] - 1);
+  return at::tensor(rows, at::kLong);
+}
+
+}  // namespace
+
+Pass::Pass(const PassInput& input) : in_(input) {
+  if (in_.last_only) last_rows_B_ = last_rows(in_.batch.offsets).to(in_.device);  // before the layers: it waits
+}
 
 at::Tensor Pass::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                            const AttentionSteps& steps, bool only_last) const {

@@ -72,7 +72,7 @@ struct PassInput {
 /// One forward pass. Call the layers in their order, then end(). For one thread.
 class Pass {
  public:
-  explicit Pass(const PassInput& input) : in_(input) {}
+  explicit Pass(const PassInput& input);
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
   virtual ~Pass() = default;
@@ -124,6 +124,8 @@ class Pass {
   virtual void count(const std::string& layer, const at::Tensor& experts_RK) = 0;
 
   const PassInput in_;
+
+ private:
   at::Tensor last_rows_B_;
 };
 

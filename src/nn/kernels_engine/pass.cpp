@@ -10,20 +10,9 @@
 #include "nn/moe/routing.h"
 
 namespace evenkeel::nn {
-namespace {
-
-/// Returns the row of each sequence's last token, [B].
-at::Tensor last_rows(std::span<const int64_t> offsets) {
-  std::vector<int64_t> rows;
-  for (size_t b = 1; b < offsets.size(); ++b) rows.push_back(offsets[b] - 1);
-  return at::tensor(rows, at::kLong);
-}
-
-}  // namespace
 
 KernelsPass::KernelsPass(const PassInput& input) : Pass(input) {
   for (const auto& rope : in_.ropes) rotary_.push_back(rotary_table(in_.batch.positions, in_.rotary_width, rope));
-  if (in_.last_only) last_rows_B_ = last_rows(in_.batch.offsets);
 }
 
 std::vector<at::Tensor> KernelsPass::linears(const at::Tensor& x_RI, std::span<const LinearLayer> layers,
