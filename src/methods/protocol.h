@@ -33,6 +33,8 @@ struct GradientSample {
   int64_t rows = 0;
   SampleFrom from = SampleFrom::kPooled;
   bool operator==(const GradientSample& other) const = default;
+  /// Returns the share of one client, rounded up.
+  int64_t of_one(int64_t clients) const { return (rows + clients - 1) / clients; }
 
   void visit(auto& field) {  // base/format/record.h
     field("rows", rows);

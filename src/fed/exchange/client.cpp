@@ -64,8 +64,7 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
 Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress&) {
   std::vector<OwnedRow> rows;
   for (const auto& row : rows_) rows.push_back({&row, task.client.top_k});
-  const int64_t clients = context_.config->clients.count;
-  return sum_gradients(context_, task, rows, (ask.sample.rows + clients - 1) / clients,
+  return sum_gradients(context_, task, rows, ask.sample.of_one(context_.config->clients.count),
                        {context_.seed(), "gradient-rows-client", static_cast<uint64_t>(task.client.id)});
 }
 

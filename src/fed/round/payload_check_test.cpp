@@ -1,5 +1,6 @@
 #include "fed/round/payload_check.h"
 
+#include "fed/round/starting_gradients.h"
 #include "fed/testing.h"
 
 namespace evenkeel::fed {
@@ -175,8 +176,8 @@ TEST_F(PayloadCheck, GradientsWhoseSumWouldOverflowAreRefused) {
   const auto said = [&](double value) {
     OfOneValue fabric(e.fabric, value);
     int64_t bytes_up = 0;
-    e.server.gradient_sums(fabric, bytes_up)("model.layers.0.self_attn.q_proj",
-                                             {.rows = 2, .from = methods::SampleFrom::kClients});
+    StartingGradients(e.server, fabric, bytes_up)("model.layers.0.self_attn.q_proj",
+                                                  {.rows = 2, .from = methods::SampleFrom::kClients});
     return fabric.said;
   };
   for (const double value : {0.0, -9e17, 9e17}) EXPECT_EQ(said(value), "no error");

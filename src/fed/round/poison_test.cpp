@@ -111,6 +111,38 @@ TEST_F(PoisonTest, HonestUpdatesOfEveryMethodAreFarWithinTheBound) {
   }
 }
 
+/// Returns the cosine of the first changes of the base by Fed-SB, B R A, in two runs.
+double cosine_of_starts(const Snapshot& one, const Snapshot& other) {
+  const auto& [site, core] = *one.state.global.adapters.begin();
+  const auto change = [&site = site](const Snapshot& run) {
+    const auto& fixed = run.state.common.fixed.at(site);
+    return fixed.b.matmul(run.state.global.adapters.at(site).core).matmul(fixed.a).flatten();
+  };
+  const auto x = change(one), y = change(other);
+  return (x.dot(y) / (x.norm() * y.norm())).item<double>();
+}
+
+TEST_F(PoisonTest, AClientDoesNotChooseTheStartOfFedSb) {
+  const auto begun = [&](const std::set<int64_t>& hostile, std::string_view bound) {
+    auto e = experiment("fed-sb", Purpose::kTrain, "method.fed-sb.init=federated",
+                        {"clients.count=3", "clients.budgets={ values = [0.25, 0.5, 1.0] }", "data.limit=36", bound});
+    PoisonedFabric fabric(e.fabric, e.server.sites, hostile, testing::scaled(-30));
+    return before_first_round(e.server, fabric);
+  };
+  const auto honest = begun({}, "clients.bound_simulated=true");
+  EXPECT_LT(cosine_of_starts(begun({1}, "threads=1"), honest), 0);
+  EXPECT_GT(cosine_of_starts(begun({1}, "clients.bound_simulated=true"), honest), 0.4);
+}
+
+TEST_F(PoisonTest, WithoutAQuorumOfGradientsNothingBegins) {
+  auto e = experiment("fed-sb", Purpose::kTrain, "method.fed-sb.init=federated",
+                      {"clients.count=3", "clients.budgets={ values = [0.25, 0.5, 1.0] }", "data.limit=36",
+                       "clients.bound_simulated=true", "clients.quorum=3"});
+  PoisonedFabric fabric(e.fabric, e.server.sites, {1}, testing::large);
+  const auto said = testing::refusal([&] { before_first_round(e.server, fabric); });
+  EXPECT_NE(said.find("2 of 3 clients are left to make the gradients"), std::string::npos) << said;
+}
+
 TEST_F(PoisonTest, WhatAClientInheritsIsNotCountedAsItsOwn) {
   auto e = of(3, "fedit", "clients.bound_simulated=true");
   auto now = before_first_round(e.server, e.fabric);

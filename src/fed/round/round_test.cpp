@@ -7,6 +7,7 @@
 
 #include "base/plain/files.h"
 #include "fed/round/starting_adapter.h"
+#include "fed/round/starting_gradients.h"
 #include "fed/testing.h"
 #include "train/weight_gradient.h"
 
@@ -223,7 +224,7 @@ TEST_F(RoundTest, ComputeDtypeAppliesToTrainingGradientSumsAndEvaluation) {
     auto e = experiment("fedit", Purpose::kTrain, concat("model.compute_dtype=", dtype),
                         {model, "clients.budgets=[1.0, 1.0, 1.0]", "evaluate.budgets=[1.0]", "data.limit=6"});
     int64_t bytes_up = 0;
-    gradients.push_back(e.server.gradient_sums(e.fabric, bytes_up)(site, {.rows = 6}));
+    gradients.push_back(StartingGradients(e.server, e.fabric, bytes_up)(site, {.rows = 6}));
     trained.push_back(play(e, beginning(e), concat("computed-", dtype)).next.state.global.adapters);
     EXPECT_EQ(e.fabric.context.forward({}).compute.products,
               nn::MatmulTable(dtype == "bfloat16" ? nn::MatmulKernel::kBf16Dot : nn::MatmulKernel::kFp32Exact));
@@ -240,7 +241,7 @@ TEST_F(RoundTest, AFederatedStartAddsTheClientsGradientSums) {
   e.fabric.clients = e.server.clients;
   const std::string site = "model.layers.0.self_attn.q_proj";
   int64_t bytes_up = 0;
-  const auto all = e.server.gradient_sums(e.fabric, bytes_up);
+  StartingGradients all(e.server, e.fabric, bytes_up);
   const auto right =
       gradient_over(e, site, {}, {0}) + gradient_over(e, site, {}, {1}) + gradient_over(e, site, {}, {2});
   const auto pooled = gradient_over(e, site, {}, {0, 1, 2});
@@ -257,7 +258,7 @@ TEST_F(RoundTest, AFederatedStartRoutesRowsByTheirClientsBudgets) {
   e.fabric.clients = e.server.clients;
   const std::string site = "model.layers.1.mlp.experts.up_proj";
   int64_t bytes_up = 0;
-  const auto all = e.server.gradient_sums(e.fabric, bytes_up);
+  StartingGradients all(e.server, e.fabric, bytes_up);
   for (const auto gate_norm : {nn::GateNorm::kCheckpoint, nn::GateNorm::kRenormSelected}) {
     const nn::RouterOptions one{.top_k = 1, .gate_norm = gate_norm}, four{.top_k = 4, .gate_norm = gate_norm};
     const auto pooled = gradient_over(e, site, one, {0, 1}) + gradient_over(e, site, four, {2});
@@ -312,13 +313,13 @@ TEST_F(RoundTest, AFederatedStartContinuesWithoutLostClients) {
   const methods::GradientSample sample{.rows = 1000, .from = methods::SampleFrom::kClients};
   int64_t bytes_up = 0;
   Lossy fabric(e.fabric, {1});
-  const auto sums = e.server.gradient_sums(fabric, bytes_up);
+  StartingGradients sums(e.server, fabric, bytes_up);
   for (const std::string site : {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.experts.up_proj"})
     EXPECT_LT(apart(sums(site, sample), gradient_over(e, site, {}, {0}) + gradient_over(e, site, {}, {2})), 1e-5);
   EXPECT_EQ(fabric.asked, (std::vector<int64_t>{0, 1, 2, 0, 2}));
   Lossy nobody(e.fabric, {0, 1, 2});
   EXPECT_NE(testing::refusal([&] {
-              e.server.gradient_sums(nobody, bytes_up)("model.layers.0.self_attn.q_proj", sample);
+              StartingGradients(e.server, nobody, bytes_up)("model.layers.0.self_attn.q_proj", sample);
             }).find("0 of 3 clients are left"),
             std::string::npos);
 }

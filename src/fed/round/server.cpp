@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
-#include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "fed/config/sampling.h"
-#include "fed/exchange/gradient_sums.h"
 #include "fed/round/virtual_clock.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"
@@ -31,89 +28,6 @@ std::string budget_key(const ClientsSection& clients, int64_t id) {
   if (!clients.budgets.listed()) return "clients.budgets.values";
   const auto key = concat("clients.budgets[", id, "]");
   return clients.name(id) ? concat(key, ", of ", clients.who(id), ",") : key;
-}
-
-/// Adds up clients' parts in the order of the clients. Parts that arrive early are kept until their turn.
-class OrderedSums {
- public:
-  explicit OrderedSums(std::span<const methods::ClientProfile> clients) : clients_(clients) {}
-  /// \return false for parts that came before, which are left out
-  bool add(int64_t client, TensorMap parts) {
-    if (!heard_.insert(client).second) return false;
-    early_[client] = std::move(parts);
-    for (; next_ < clients_.size() && early_.contains(clients_[next_].id); ++next_) {
-      const auto next = early_.extract(clients_[next_].id);
-      for (const auto& [name, own] : next.mapped()) {
-        auto& sum = sums_[name];
-        sum = sum.defined() ? sum.add_(own) : own.clone();
-      }
-    }
-    return true;
-  }
-  TensorMap& sums() { return sums_; }
-
- private:
-  std::span<const methods::ClientProfile> clients_;
-  size_t next_ = 0;
-  std::set<int64_t> heard_;
-  std::map<int64_t, TensorMap> early_;
-  TensorMap sums_;
-};
-
-/// Asks the clients, or the pool of their rows, for sums of gradients.
-/// \param lost      clients that fail are added and not asked again
-/// \param bytes_up  grows by the bytes that clients send for their own rows
-TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, std::set<int64_t>& lost,
-                            int64_t& bytes_up) {
-  std::vector<methods::ClientProfile> asked;
-  if (ask.sample.from == methods::SampleFrom::kPooled) asked.push_back({.id = kPooledData});
-  std::vector<methods::ClientProfile> present;
-  for (const auto& client : server.clients)
-    if (client.takes_part(0)) present.push_back(client);
-  for (const auto& client : present)
-    if (ask.sample.from == methods::SampleFrom::kClients && !lost.contains(client.id)) asked.push_back(client);
-  OrderedSums sums(asked);
-  fabric.exchange(asked,
-                  {.task_of = [&](const methods::ClientProfile& client) { return Task{.client = client, .ask = ask}; },
-                   .on_reply =
-                       [&](const Reply& reply) {
-                         const auto* payload = encoded_payload(reply.upload);
-                         if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData && payload)
-                           bytes_up += payload->size();
-                       },
-                   .check =
-                       [&](const methods::ClientProfile&, const Reply& reply) {
-                         check_gradients(server.sites, ask, reply);
-                         return std::nullopt;
-                       },
-                   .on_loss =
-                       [&](int64_t client, const std::string& why) {
-                         if (!sums.add(client, {})) return;
-                         log::warning("[train] before round 1: ", server.config->clients.who(client),
-                                      " is lost, the method begins without its gradients: ", why);
-                         lost.insert(client);
-                       }});
-  const auto left = static_cast<int64_t>(present.size() - lost.size());
-  EK_CHECK(ask.sample.from == methods::SampleFrom::kPooled || left >= server.config->clients.quorum, kData, left,
-           " of ", present.size(), " clients are left to make the gradients that method ", server.config->method.name,
-           " begins with, clients.quorum is ", server.config->clients.quorum);
-  return std::move(sums.sums());
-}
-
-/// Largest size of the gradients that one request asks for. Gradients of one layer's sites are requested together,
-/// because each request runs a forward and a backward pass over the sample.
-constexpr int64_t kGradientBytes = int64_t{2} << 30;
-
-/// Returns the sites to request together with `site`: it and those after it in its layer.
-std::vector<std::string> asked_with(const lora::Sites& sites, const std::string& site) {
-  std::vector<std::string> together;
-  int64_t bytes = 0;
-  for (auto at = sites.find(site); at != sites.end() && lora::layer_of(at->first) == lora::layer_of(site); ++at) {
-    bytes += 4 * std::max<int64_t>(at->second.experts, 1) * at->second.in * at->second.out;
-    if (!together.empty() && bytes > kGradientBytes) break;
-    together.push_back(at->first);
-  }
-  return together;
 }
 
 /// Returns the positions in `round` of the clients of `updates`.
@@ -168,23 +82,6 @@ methods::ServerView Server::view(int64_t round, methods::GradientSum gradient_su
           .seed = seed(),
           .gradient_sum = std::move(gradient_sum),
           .transport = config->train.transport_dtype};
-}
-
-methods::GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
-  struct Known {
-    methods::GradientSample sample{};
-    TensorMap sums{};  // that were asked for together with another, until they are wanted
-    std::set<int64_t> lost{};
-  };
-  return [&, known = std::make_shared<Known>()](const std::string& site, const methods::GradientSample& sample) {
-    const auto name = gradient_name(site);
-    if (!known->sums.contains(name) || known->sample != sample) {
-      known->sums = sums_of_gradients(*this, fabric, {asked_with(sites, site), sample}, known->lost, bytes_up);
-      known->sample = sample;
-    }
-    const auto own = known->sums.extract(name);
-    return own.empty() ? at::Tensor() : own.mapped();
-  };
 }
 
 /// Fixed factors are sent in float32 so that clients use the server's exact values.

@@ -71,9 +71,6 @@ struct Server {
   /// \param round  rounds that are done; the records count from 1
   methods::ServerView view(int64_t round, methods::GradientSum gradient_sum = {}) const;
 
-  /// Returns a function that asks the clients of `fabric` for sums of gradients. Borrows both arguments.
-  /// \param bytes_up  grows by the bytes that clients send
-  methods::GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
   /// Makes the full sync: the whole shared state, for clients that join or return.
   StateUpdate full_sync(const methods::ServerState& state) const;
 

@@ -6,6 +6,7 @@
 #include "base/plain/log.h"
 #include "base/random/random.h"
 #include "base/system/error_context.h"
+#include "fed/round/starting_gradients.h"
 #include "lora/algebra.h"
 #include "lora/peft.h"
 
@@ -69,7 +70,7 @@ methods::ServerState first_state(const Server& server, methods::GradientSum grad
 
 methods::ServerState initial_state(const Server& server, Fabric& fabric, OtherTraffic* sent) {
   int64_t bytes_up = 0;
-  auto state = first_state(server, server.gradient_sums(fabric, bytes_up));
+  auto state = first_state(server, StartingGradients(server, fabric, bytes_up));
   if (sent) sent->up["gradient_sums"] += bytes_up;
   return state;
 }

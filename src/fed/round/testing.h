@@ -36,10 +36,13 @@ inline lora::Payload poisoned(const lora::Payload& sent, const lora::Payload& re
       const bool same = begun.defined() && begun.sizes() == value.sizes();
       value = poison(value, same ? begun.to(value.scalar_type()) : at::zeros_like(value));
     }
+  for (auto& [name, value] : changed.extras)
+    if (name.ends_with(".gradient")) value = poison(value, at::zeros_like(value));
   return changed;
 }
 
-/// Poisons the uploads of some clients of another fabric. Both are borrowed.
+/// Poisons the uploads of some clients of another fabric, also the gradients that a method begins with. Both are
+/// borrowed.
 class PoisonedFabric : public fed::Fabric {
  public:
   PoisonedFabric(fed::Fabric& fabric, const lora::Sites& sites, std::set<int64_t> hostile, Poison poison)
@@ -56,7 +59,8 @@ class PoisonedFabric : public fed::Fabric {
     std::map<int64_t, lora::EncodedPayload> received;
     made.task_of = [&](const methods::ClientProfile& client) {
       auto task = exchange.task_of(client);
-      if (hostile_.contains(client.id) && task.payload.bytes.defined()) received[client.id] = task.payload;
+      if (hostile_.contains(client.id) && (task.payload.bytes.defined() || asks_gradients(task)))
+        received[client.id] = task.payload;
       return task;
     };
     made.on_reply = [&](fed::Reply reply) {
@@ -68,10 +72,12 @@ class PoisonedFabric : public fed::Fabric {
   }
 
  private:
+  static bool asks_gradients(const fed::Task& task) { return std::holds_alternative<fed::SumGradients>(task.ask); }
+
   fed::Upload changed(fed::Upload upload, const lora::EncodedPayload& task) const {
     const auto whole = fed::encoded(std::move(upload));
     const auto sent = lora::decode(fed::encoded_payload(whole)->bytes, "an upload");
-    const auto begun = lora::received(lora::decode(task.bytes, "a task"));
+    const auto begun = task.bytes.defined() ? lora::received(lora::decode(task.bytes, "a task")) : lora::Payload{};
     return lora::encode(poisoned(sent, begun, poison_), lora::TransportDtype::kFloat32, sites_);
   }
 
