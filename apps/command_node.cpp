@@ -126,6 +126,7 @@ flower::NodeClientOptions client_of(const NodeFlags& flags) {
 void run_node_command(const NodeFlags& flags) {
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
   limits::check_integer("--min-test-rows", flags.limits.min_test_rows, 1, limits::kRows);
+  limits::check_integer("--min-train-rows", flags.limits.min_train_rows, 1, limits::kRows);
   limits::check_integer("--most-steps", flags.limits.most_steps, 1, limits::kSteps);
   if (!flags.device.empty()) find_device(flags.device, "--device");  // said before a server is asked
   EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
@@ -146,6 +147,10 @@ void add_limits(CLI::App& command, flower::OwnerLimits& limits) {
   command
       .add_option("--min-test-rows", limits.min_test_rows,
                   "smallest number of different test rows that it gives scores of; with fewer it trains only")
+      ->capture_default_str();
+  command
+      .add_option("--min-train-rows", limits.min_train_rows,
+                  "smallest number of its rows that an update may be of; all its rows if it has fewer")
       ->capture_default_str();
   command
       .add_option("--most-steps", limits.most_steps,

@@ -18,6 +18,7 @@
 #include "flower/federation/budget_proposal.h"
 #include "flower/federation/offered_config.h"
 #include "flower/federation/own_content.h"
+#include "flower/federation/own_rows.h"
 #include "flower/federation/own_scores.h"
 #include "flower/federation/request_check.h"
 #include "flower/federation/rows_error.h"
@@ -148,6 +149,7 @@ OwnExperiment experiment_for(const Offer& offer, const fed::RunConfig& config, c
   auto experiment = fed::make_experiment(config, fed::Purpose::kTrain, [&](const fed::Experiment& e) {
     require_same_base(offer, e);
     passes_of_round(config, e.server.clients.at(static_cast<size_t>(offer.client)), options.limits);
+    require_rows(e, offer.client, options.limits);
     tests = own_test_rows(e, offer.client, options.limits, files, options.folder);
     content =
         content_digests(e, offer.client, scored_rows(e, offer.client).get(), salt_of_run(options.folder, offer.run));

@@ -324,6 +324,40 @@ TEST_F(NodeGives, AChangedRunIsJoinedByTheOwnersWord) {
   EXPECT_NE(offered({"train.local_epochs=2.0", "evaluate.items=true"}).find("evaluate.items"), std::string::npos);
 }
 
+/// Settings by which an update or a gradient would be of few rows, and what is said then.
+class FewRows : public NodeGives, public ::testing::WithParamInterface<Change> {};
+TEST_P(FewRows, AreNotTrainedOn) {
+  const auto& [setting, said] = GetParam();
+  const auto reason = offered({setting});
+  EXPECT_NE(reason.find(said), std::string::npos) << reason;
+  options_.limits.min_train_rows = 1;
+  restart();
+  EXPECT_EQ(offered({setting}), "");
+}
+INSTANTIATE_TEST_SUITE_P(Keys, FewRows,
+                         ::testing::Values(Change{"data.limit=1",
+                                                  "an update would be of 1 of this node's rows (data.limit is 1"},
+                                           Change{"data.limit=3", "allowed: 4 or more (--min-train-rows)"},
+                                           Change{"train={ local_epochs = 0.01, batch_size = 1 }",
+                                                  "train.local_epochs 0.01, batch_size 1"}));
+
+TEST_F(NodeGives, NoGradientsOfFewRows) {
+  const auto begun_with = [&](std::string_view samples) {
+    const auto fed_sb = config({"method.fed-sb.init=federated", concat("method.fed-sb.samples=", samples)}, "fed-sb");
+    return offered(offer_of(server_of(fed_sb)));
+  };
+  const auto said = begun_with("5");
+  EXPECT_NE(said.find("would begin with gradients of 3 of this node's rows (a sample of 5 from 2"), std::string::npos)
+      << said;
+  EXPECT_EQ(begun_with("7"), "");
+}
+
+TEST_F(NodeGives, AllRowsOfANodeWithFewAreEnough) {
+  write("train.jsonl", rows("pupil", 2));
+  EXPECT_EQ(offered({}), "");
+  EXPECT_NE(offered({"data.limit=2"}), "") << "it may have more";
+}
+
 TEST_F(NodeGives, RoundsThatTakeTooManyPassesAreNotJoined) {
   auto said = offered({"train.local_epochs=100000.0"});
   EXPECT_NE(said.find("train.local_epochs is 100000"), std::string::npos) << said;

@@ -19,21 +19,6 @@ bool holds(const std::vector<T>& all, const T& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-/// Returns the sample of rows whose gradients the method asks for; nothing if it asks for none.
-std::optional<methods::GradientSample> agreed_sample(const Server& server) {
-  if (!server.config->method.entry().asks_gradients) return std::nullopt;
-  struct Asked {
-    methods::GradientSample sample;
-  };
-  try {
-    server.method->initialize(server.view(
-        0, [](const std::string&, const methods::GradientSample& sample) -> at::Tensor { throw Asked{sample}; }));
-  } catch (const Asked& asked) {
-    return asked.sample;
-  }
-  return std::nullopt;
-}
-
 void check_as_self(const ClientProfile& asked, const ClientProfile& self) {
   EK_CHECK(asked.trains && asked.top_k == self.top_k && asked.budget == self.budget && asked.examples == self.examples,
            kData, "asked to train with K = ", asked.top_k, " at budget ", asked.budget, " on ", asked.examples,
@@ -116,6 +101,20 @@ void check_known(const Json& received, const Json& read, const std::string& path
 }
 
 }  // namespace
+
+std::optional<methods::GradientSample> agreed_sample(const Server& server) {
+  if (!server.config->method.entry().asks_gradients) return std::nullopt;
+  struct Asked {
+    methods::GradientSample sample;
+  };
+  try {
+    server.method->initialize(server.view(
+        0, [](const std::string&, const methods::GradientSample& sample) -> at::Tensor { throw Asked{sample}; }));
+  } catch (const Asked& asked) {
+    return asked.sample;
+  }
+  return std::nullopt;
+}
 
 void check_fields(const std::string& received, const std::string& read) {
   check_known(parse_json(received, "a request", kData, {.bytes = size_t{256} << 20}),

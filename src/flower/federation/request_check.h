@@ -3,12 +3,16 @@
 /// another sample, scores at other points, predictions, and scores on rows that are not the client's.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "fed/exchange/message.h"
 #include "fed/round/server.h"
 
 namespace evenkeel::flower {
+
+/// Returns the sample of rows whose gradients the method asks for before round 1; nothing if it asks for none.
+std::optional<methods::GradientSample> agreed_sample(const fed::Server& server);
 
 /// Checks that a header has only fields that this program reads. A field that is ignored would be answered as if it
 /// were not there.

@@ -1,0 +1,43 @@
+#include "flower/federation/own_rows.h"
+
+#include <algorithm>
+
+#include "flower/federation/request_check.h"
+
+namespace evenkeel::flower {
+namespace {
+
+/// Returns the number of rows that a round's update is of, out of `examples` that the run keeps.
+int64_t rows_of_update(const train::LocalTraining& train, int64_t examples) {
+  return std::min(examples, train::local_steps(train, examples) * train.batch_size * train.accumulation);
+}
+
+/// Returns the fewest rows that the node gives something of: its limit, or all rows that it has.
+int64_t least_rows(const fed::Experiment& e, int64_t examples, const OwnerLimits& limits) {
+  const int64_t limit = e.server.config->data.limit;
+  if (limit > 0 && examples >= limit) return limits.min_train_rows;  // it may have more than the limit
+  return std::min(limits.min_train_rows, examples + e.fabric.shards.without_target);
+}
+
+}  // namespace
+
+void require_rows(const fed::Experiment& e, int64_t client, const OwnerLimits& limits) {
+  const auto& config = e.server.config;
+  if (!config->clients.own_rows()) return;
+  const auto examples = static_cast<int64_t>(e.fabric.shards.examples.at(static_cast<size_t>(client)).size());
+  const int64_t least = least_rows(e, examples, limits);
+  const auto& train = config->train;
+  const int64_t rows = rows_of_update(train, examples);
+  EK_CHECK(rows >= least, kConfig, "an update would be of ", rows, " of this node's rows (data.limit is ",
+           config->data.limit, ", data.cutoff ", config->data.cutoff, ", train.local_epochs ", train.local_epochs,
+           ", batch_size ", train.batch_size, ", accumulation ", train.accumulation, "), allowed: ", least,
+           " or more (--min-train-rows)");
+  const auto sample = agreed_sample(e.server);
+  if (!sample) return;
+  const int64_t drawn = std::min(examples, sample->of_one(config->clients.count));
+  EK_CHECK(drawn >= least, kConfig, "method ", config->method.name, " would begin with gradients of ", drawn,
+           " of this node's rows (a sample of ", sample->rows, " from ", config->clients.count,
+           " clients), allowed: ", least, " or more (--min-train-rows)");
+}
+
+}  // namespace evenkeel::flower
