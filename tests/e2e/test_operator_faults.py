@@ -125,6 +125,16 @@ def test_a_frozen_node_costs_a_deadline_for_a_round_and_for_a_score(three, name)
     three.nodes[name].send_signal(signal.SIGCONT)
 
 
+def test_a_node_that_has_the_final_adapter_ends_well_after_a_minute_without_the_server(three):
+    three.serve()
+    three.all_nodes()
+    three.until(lambda: all("the final adapter is in" in three.said(name) for name in HOSPITALS))
+    three.kill(three.server)
+    for name in HOSPITALS:
+        assert three.nodes[name].wait(150) == 0, three.everything()
+        assert "the run is over" in three.said(name).splitlines()[-1], three.said(name)
+
+
 # --- networks ---
 
 @pytest.mark.parametrize("fault", [faults.cuts, faults.truncates, faults.flips, faults.delays], ids=lambda fault: fault.__name__)

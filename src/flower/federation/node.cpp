@@ -1,5 +1,6 @@
 #include "flower/federation/node.h"
 
+#include <atomic>
 #include <exception>
 
 #include "base/plain/files.h"
@@ -14,13 +15,14 @@ namespace {
 
 constexpr const char* kWaits = "; this node does not join that run and waits: it is asked again every half minute";
 constexpr double kPatience_s = 10;  // for sending the answer to a shutdown
+constexpr double kAlone_s = 60;     // without an answer of the server, after the final adapter was stored
 
 class Node {
  public:
   explicit Node(const NodeProgram& program)
-      : link_(program.link),
+      : once_(program.once),
+        link_(left_alone_or(program.link)),
         client_(program.client),
-        once_(program.once),
         key_(Key::load(program.link.key_file).public_key().fingerprint()) {}
 
   /// Joins, and answers until the end.
@@ -32,6 +34,7 @@ class Node {
       work();
       note(fed::AuditKind::kStop, "done");
     } catch (const Stopped& stop) {
+      if (left_alone()) return end_alone();
       leave(stop.what());
       throw;
     } catch (const Interrupted& interrupted) {  // in the middle of a task
@@ -47,6 +50,22 @@ class Node {
   /// Records an event of this node's process.
   void note(fed::AuditKind kind, const std::string& outcome) {
     client_.record().add({.kind = kind, .key = key_, .name = "this node", .outcome = outcome});
+  }
+
+  /// Returns the options with a `stop` that also ends the waits of a node that is left alone.
+  NodeOptions left_alone_or(NodeOptions options) {
+    options.stop = [this, stop = options.stop] { return stop() || left_alone(); };
+    return options;
+  }
+
+  /// Returns true if nothing is left to do for a node that leaves after its run: it has the final adapter, and the
+  /// server is gone. The server does not wait long for nodes that do not hear that the run is over.
+  bool left_alone() const { return once_ && has_adapter_ && link_.silent_s() > kAlone_s; }
+
+  void end_alone() {
+    log::info("[node] the run is over: the final adapter was received, and the server has not answered for ", kAlone_s,
+              " s");
+    note(fed::AuditKind::kStop, "done, without the server's farewell");
   }
 
   void work() {
@@ -81,10 +100,12 @@ class Node {
     link_.receive(instruction, incoming.allocator());
     const auto answer = answer_of(instruction, incoming.envelope());
     if (!answer) return;
+    const auto& asked = incoming.envelope().kind;
+    if (asked == kAdapterEnvelope || asked == kOfferEnvelope) has_adapter_ = asked == kAdapterEnvelope;
+    over_ = once_ && answer->kind == kShutdownEnvelope;  // also if the server has gone before it hears the answer
     if (!reply(instruction, *answer)) return;
     client_.delivered();
     if (answer->kind == kReplyEnvelope) worked_in_ = answer->run;
-    over_ = once_ && answer->kind == kShutdownEnvelope;
   }
 
   /// Sends an answer. \return false if the server did not take it, which is written down then
@@ -122,10 +143,12 @@ class Node {
              " and has given up run ", worked_in_, ", in which this node took part: with --once it takes part in one");
   }
 
+  const bool once_;
+  std::atomic<bool> has_adapter_ = false;  // of the run that was offered last
   NodeLink link_;
   NodeClient client_;
   std::string worked_in_;  // the last run for which a task was done
-  bool once_, over_ = false;
+  bool over_ = false;
   std::string key_;
   // With `once`, the node ends with the error for which it refused a run or could not store the final adapter.
   std::exception_ptr refusal_;

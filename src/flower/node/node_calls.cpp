@@ -16,6 +16,10 @@ using NodeClock = std::chrono::steady_clock;
 constexpr double kLongestPause = 20;
 constexpr int kPlainTries = 3;  // of a call that is refused, without TLS
 
+int64_t steady_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(NodeClock::now().time_since_epoch()).count();
+}
+
 std::string clock_word(const Answer& answer) {
   if (!answer.date) return "";
   const double ahead = now_seconds() - *answer.date;
@@ -65,6 +69,7 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
   for (int count = 1;; ++count) {
     if (tries) *tries = count;
     Answer answer = clients_[connection].post(path, headers(), head, pieces);
+    note_answer(!answer.passing());
     EK_CHECK(joined_ || !answer.needs_tls, kConfig, server_.text(), ": ", answer.detail);
     const bool refused_time = joined_ && is_of_clock(answer);
     if (stop_() && !answer.ok()) throw Stopped();  // another try may take as long as the time-out
@@ -83,6 +88,19 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
     sleep(pause);
     pause = std::min(pause * 2, kLongestPause);
   }
+}
+
+void NodeCalls::note_answer(bool answered) {
+  int64_t answers = 0;
+  if (answered)
+    silent_since_ms_ = 0;
+  else
+    silent_since_ms_.compare_exchange_strong(answers, steady_ms());
+}
+
+double NodeCalls::silent_s() const {
+  const int64_t since = silent_since_ms_;
+  return since == 0 ? 0 : static_cast<double>(steady_ms() - since) / 1000;
 }
 
 void NodeCalls::sleep(double seconds) const {

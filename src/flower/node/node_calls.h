@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -42,6 +43,8 @@ class NodeCalls {
               size_t connection = 0, int* tries = nullptr);
   /// Reports that the server has accepted this node.
   void joined() { joined_ = true; }
+  /// Returns for how many seconds the server has not answered; 0 if it answered the last call that ended or was tried.
+  double silent_s() const;
   /// Waits for this many seconds. \throws Stopped when NodeOptions::stop returns true
   void sleep(double seconds) const;
   /// Runs work() with a time limit. Meanwhile NodeOptions::stop is ignored. Returns true if work() returned, false if
@@ -52,11 +55,14 @@ class NodeCalls {
   [[noreturn]] void give_up(const Answer& answer, std::string_view path) const;
 
  private:
+  void note_answer(bool answered);
+
   const Endpoint server_;
   std::function<bool()> stop_;
   Signer signer_;
   std::vector<HttpClient> clients_{};
   std::atomic<bool> joined_ = false;
+  std::atomic<int64_t> silent_since_ms_ = 0;  // steady clock; 0: it answers
 };
 
 }  // namespace evenkeel::flower

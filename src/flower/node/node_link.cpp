@@ -439,6 +439,7 @@ void NodeLink::refuse(const Instruction& instruction, ErrorCode code, const std:
 
 bool NodeLink::collected() { return parts_->collected(); }
 void NodeLink::sign_off() { parts_->sign_off(); }
+double NodeLink::silent_s() const { return parts_->calls.silent_s(); }
 void NodeLink::leave(double patience_s) { parts_->leave(patience_s); }
 
 }  // namespace evenkeel::flower

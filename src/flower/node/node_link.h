@@ -60,6 +60,8 @@ class NodeLink {
   /// Returns true if the last reply was fetched from the server, or if there was none. Leaving earlier would lose the
   /// reply.
   bool collected();
+  /// Returns for how many seconds the server has not answered; 0 while it answers. Any thread may ask.
+  double silent_s() const;
   /// Tells the server that this process ends now, so that the node does not count as online any more. Does nothing
   /// before join(), and when a server of Flower has not fetched the last reply, which would be lost. Takes up to five
   /// seconds.
