@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from hostile import refused
-from tiny import PROGRAM, ROOT, succeed
+from tiny import PROGRAM, ROOT, nightly, succeed
 
 
 def commands():
@@ -126,7 +126,7 @@ def test_an_interrupted_demo_leaves_no_files(tmp_path):
     assert not list((tmp_path / "t").iterdir()) and [path.name for path in tmp_path.iterdir()] == ["t"]
 
 
-@pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="takes 50 s of processor time: EVENKEEL_NIGHTLY=1 runs it")
+@nightly
 def test_the_demo_prints_a_table_and_leaves_no_files(tmp_path):
     process = demo(tmp_path)
     shown, said = process.communicate(timeout=600)

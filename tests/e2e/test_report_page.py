@@ -5,7 +5,6 @@ installed by tools/setup: without it these tests are skipped with a message.
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ import subprocess
 import pytest
 
 from synthetic_study import synthetic_study
-from tiny import CONFIG, settings, succeed
+from tiny import CONFIG, nightly, settings, succeed
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
@@ -80,7 +79,7 @@ def opened(page, width, folder, check=CHECK):
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("count", [1, 2, 8, pytest.param(24, marks=pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="nightly"))])
+@pytest.mark.parametrize("count", [1, 2, 8, pytest.param(24, marks=nightly)])
 def test_no_label_overlaps_or_is_cut(runs, tmp_path, count, width):
     succeed("report", *runs(count), "--html", tmp_path / "report.html")
     seen = opened((tmp_path / "report.html").read_text(), width, tmp_path)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tiny import ROOT
+from tiny import ROOT, nightly
 
 sys.path[:0] = [str(ROOT / "bench/simulation"), str(ROOT / "bench")]
 import peers  # noqa: E402
@@ -115,6 +115,7 @@ def test_parts_are_added_to_a_record_of_the_same_task_only(record, tmp_path, mon
     assert simulation.opened(argparse.Namespace(out=None))["simulation"] == {}
 
 
+@nightly
 def test_memory_grows_with_the_tokens_of_the_rows_alone(tmp_path):
     """A row of 96 tokens takes 0.8 kB. Their text, 4 kB with what it is read into, is given back before the first round."""
     growth = []

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from tiny import CONFIG, PROGRAM, ROOT, lines, one_line, sealed, settings, slow, started, succeed, without_seconds
+from tiny import CONFIG, PROGRAM, ROOT, lines, nightly, one_line, sealed, settings, slow, started, succeed, without_seconds
 
 ADAPTER = "adapter/adapter_model.safetensors"
 ARMS = {"fedit": ["method.name=fedit"], "a3smoe": ["method.name=a3smoe"], "ub-smoe": ["method.name=ub-smoe"]}
@@ -170,7 +170,7 @@ def reports(out, place):
     return made
 
 
-@pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="minutes: EVENKEEL_NIGHTLY=1 runs it")
+@nightly
 def test_three_arms_and_five_seeds_killed_twice_have_the_reports_of_the_undisturbed_study(file, tmp_path):
     base = file.parent / "base.toml"
     base.write_text(re.sub(r'path = ".*"', 'path = "builtin:tiny-olmoe"', base.read_text(), count=1))

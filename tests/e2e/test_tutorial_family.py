@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from tiny import lines
+from tiny import lines, nightly
 from tutorial import assert_built_soon_and_keeps_every_promise, followed_once
 
 followed = followed_once("tutorial-new-family.md")
+pytestmark = nightly  # make test compiles the page's family too, and holds it to the contract of families
 
 
 def test_the_program_builds_in_time_and_passes_the_contract_tests(followed):

@@ -18,7 +18,7 @@ import zipfile
 import pytest
 
 from spdx_rules import check_spdx
-from tiny import PROGRAM, ROOT
+from tiny import PROGRAM, ROOT, nightly
 
 BUILD = pathlib.Path(PROGRAM).parent
 LEVEL = "9" if "EVENKEEL_NIGHTLY" in os.environ else "0"
@@ -233,7 +233,7 @@ def test_a_torch_of_the_same_version_is_used(environment):
     assert {pathlib.Path(path).resolve() for path in mapped} == {(torch / "lib/libtorch_cpu.so").resolve()}
 
 
-@pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="takes a minute: EVENKEEL_NIGHTLY=1 runs it")
+@nightly
 def test_the_same_build_gives_the_same_wheel(wheel, tmp_path):
     assert made(tmp_path).returncode == 0
     (again,) = tmp_path.iterdir()

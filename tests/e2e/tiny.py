@@ -15,6 +15,7 @@ from forked import fits, forked
 PROGRAM = os.environ["EVENKEEL_PROGRAM"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "configs/tiny/train.toml"
+nightly = pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="takes a minute or more: .ci/nightly runs it")
 slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long: `make test-slow` runs it")
 
 

@@ -17,6 +17,7 @@ import pytest
 BIN = pathlib.Path(sys.executable).parent
 ECHO = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", "build/evenkeel")).resolve().parent / "wire_echo"
 DEADLINE = 600
+nightly = pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="takes a minute or more: .ci/nightly runs it")
 slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long: `make test-slow` runs it")
 
 

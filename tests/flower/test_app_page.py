@@ -70,6 +70,7 @@ def alive(group):
     return True
 
 
+@peer.nightly
 def test_a_new_operator_follows_the_page_and_the_run_ends(tmp_path):
     shutil.copytree(ROOT / "flower", tmp_path / "flower", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "evenkeel").symlink_to(PROGRAM)
