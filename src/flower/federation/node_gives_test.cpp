@@ -324,9 +324,9 @@ TEST_F(NodeGives, AChangedRunIsJoinedByTheOwnersWord) {
   EXPECT_NE(offered({"train.local_epochs=2.0", "evaluate.items=true"}).find("evaluate.items"), std::string::npos);
 }
 
-/// Settings by which an update or a gradient would be of few rows, and what is said then.
-class FewRows : public NodeGives, public ::testing::WithParamInterface<Change> {};
-TEST_P(FewRows, AreNotTrainedOn) {
+/// Settings by which an update would be of a single row, and what is said then.
+class SingleRows : public NodeGives, public ::testing::WithParamInterface<Change> {};
+TEST_P(SingleRows, AreNotTrainedOn) {
   const auto& [setting, said] = GetParam();
   const auto reason = offered({setting});
   EXPECT_NE(reason.find(said), std::string::npos) << reason;
@@ -334,28 +334,33 @@ TEST_P(FewRows, AreNotTrainedOn) {
   restart();
   EXPECT_EQ(offered({setting}), "");
 }
-INSTANTIATE_TEST_SUITE_P(Keys, FewRows,
-                         ::testing::Values(Change{"data.limit=1",
-                                                  "an update would be of 1 of this node's rows (data.limit is 1"},
-                                           Change{"data.limit=3", "allowed: 4 or more (--min-train-rows)"},
-                                           Change{"train={ local_epochs = 0.01, batch_size = 1 }",
-                                                  "train.local_epochs 0.01, batch_size 1"}));
+INSTANTIATE_TEST_SUITE_P(
+    Keys, SingleRows,
+    ::testing::Values(Change{"data.limit=1", "an update would be of 1 of this node's rows (data.limit is 1"},
+                      Change{"train={ local_epochs = 0.01, batch_size = 1, accumulation = 1 }",
+                             "train.local_epochs 0.01, batch_size 1"}));
 
-TEST_F(NodeGives, NoGradientsOfFewRows) {
+TEST_F(NodeGives, AHigherLimitOfTrainedRowsIsTheOwnersToSet) {
+  options_.limits.min_train_rows = 4;
+  EXPECT_NE(offered({"data.limit=3"}).find("allowed: 4 or more (--min-train-rows)"), std::string::npos);
+  EXPECT_EQ(offered({"data.limit=4"}), "");
+}
+
+TEST_F(NodeGives, NoGradientsOfASingleRow) {
   const auto begun_with = [&](std::string_view samples) {
     const auto fed_sb = config({"method.fed-sb.init=federated", concat("method.fed-sb.samples=", samples)}, "fed-sb");
     return offered(offer_of(server_of(fed_sb)));
   };
-  const auto said = begun_with("5");
-  EXPECT_NE(said.find("would begin with gradients of 3 of this node's rows (a sample of 5 from 2"), std::string::npos)
+  const auto said = begun_with("2");
+  EXPECT_NE(said.find("would begin with gradients of 1 of this node's rows (a sample of 2 from 2"), std::string::npos)
       << said;
-  EXPECT_EQ(begun_with("7"), "");
+  EXPECT_EQ(begun_with("3"), "");
 }
 
-TEST_F(NodeGives, AllRowsOfANodeWithFewAreEnough) {
-  write("train.jsonl", rows("pupil", 2));
+TEST_F(NodeGives, AllRowsOfANodeWithOneAreEnough) {
+  write("train.jsonl", rows("pupil", 1));
   EXPECT_EQ(offered({}), "");
-  EXPECT_NE(offered({"data.limit=2"}), "") << "it may have more";
+  EXPECT_NE(offered({"data.limit=1"}), "") << "it may have more";
 }
 
 TEST_F(NodeGives, RoundsThatTakeTooManyPassesAreNotJoined) {
