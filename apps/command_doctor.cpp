@@ -17,8 +17,10 @@
 #include "apps/doctor_serve.h"
 #include "apps/output_paths.h"
 #include "apps/plan_output.h"
+#include "base/format/limits.h"
 #include "base/plain/files.h"
 #include "base/system/device.h"
+#include "base/system/local_ranks.h"
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
 #include "fed/config/config_paths.h"
@@ -45,6 +47,7 @@ struct DoctorFlags {
   std::string model, config, client_profile;
   std::vector<std::string> settings;
   bool serve = false;
+  int64_t ranks = 1;
 };
 
 /// Returns the processor's instruction sets that matter to matrix products.
@@ -190,7 +193,8 @@ struct Foreseen {
   models::MemoryPlan host;
   fed::DiskNeeds disk;
   std::filesystem::path folder;                ///< of the run
-  std::optional<models::MemoryPlan> device{};  ///< set if the run computes on a GPU
+  std::optional<models::MemoryPlan> device{};  ///< set if the run computes on a GPU: of all ranks that share it
+  std::string device_name{};                   ///< model.device
   bool is_large = false;                       ///< true: the weights are not loaded to measure the time
   std::optional<ComputedTime> computed{};      ///< set for a large model, if its device is here
 };
@@ -227,15 +231,17 @@ Foreseen foreseen(const DoctorFlags& flags) {
   Foreseen plans{.host = fed::memory_plan(experiment),
                  .disk = fed::disk_needs(experiment),
                  .folder = experiment.server.config->folder()};
-  if (on_gpu) plans.device = fed::device_memory_plan(experiment);
+  plans.device_name = config->model.device;
+  if (on_gpu)
+    plans.device = models::of_ranks(fed::device_memory_plan(experiment), ranks_sharing(plans.device_name, flags.ranks));
   plans.is_large = fed::is_too_large_to_measure(experiment.server.model_folder);
   if (plans.is_large) plans.computed = computed_time(experiment, compute_dtype);
   return plans;
 }
 
-/// Returns the memory of the GPU; without a GPU, nothing is free.
-machine::Memory gpu_memory() {
-  const auto memory = device_memory(find_device("auto", "--device"));
+/// Returns the memory of the GPU with this name; without a GPU, nothing is free.
+machine::Memory gpu_memory(const std::string& name) {
+  const auto memory = device_memory(gpu_count() > 0 ? find_device(name, "model.device") : c10::Device(c10::kCPU));
   return {.physical = memory.total,
           .available = memory.free,
           .address_space = std::numeric_limits<int64_t>::max(),
@@ -247,7 +253,8 @@ bool fits(const Foreseen& plan) {
   const auto has_room = [](const models::MemoryPlan& needed, const machine::Memory& memory) {
     return models::verdict(needed, memory) != models::MemoryVerdict::kTooLarge;
   };
-  return has_room(plan.host, machine::memory()) && (!plan.device || has_room(*plan.device, gpu_memory()));
+  return has_room(plan.host, machine::memory()) &&
+         (!plan.device || has_room(*plan.device, gpu_memory(plan.device_name)));
 }
 
 /// Returns the time of a run in seconds. Trains for some seconds and scores a few rows to measure the speeds.
@@ -333,6 +340,9 @@ void check(const DoctorFlags& flags) {
   EK_CHECK(flags.settings.empty() || !flags.config.empty(), kConfig, "--set goes with --config");
   EK_CHECK(!flags.serve || (!flags.config.empty() && flags.model.empty() && flags.client_profile.empty()), kConfig,
            "--serve goes with --config alone: it plans the federation of that config");
+  limits::check_integer("--ranks", flags.ranks, 1, limits::kThreads);
+  EK_CHECK(flags.ranks == 1 || (!flags.config.empty() && !flags.serve && !is_study(flags.config)), kConfig,
+           "--ranks goes with the --config of a run, whose memory on a GPU is that of all ranks on it");
   if (!flags.client_profile.empty()) check_profile_file(flags);
   EK_CHECK(!flags.serve || !is_study(flags.config), kConfig, "--serve goes with the config of a run, ", flags.config,
            " is a study");
@@ -355,7 +365,8 @@ void run_doctor(const DoctorFlags& flags) {
   if (!plan) print_products();
   if (shaped) print_fit(*shaped);
   if (plan) print_plan(flags.config + ": memory", plan->host, machine::memory());
-  if (plan && plan->device) print_plan(flags.config + ": memory of the GPU", *plan->device, gpu_memory());
+  if (plan && plan->device)
+    print_plan(flags.config + ": memory of the GPU", *plan->device, gpu_memory(plan->device_name));
   if (plan) print_time_and_disk(flags, *plan);
   if (!flags.client_profile.empty()) print_profile(flags);
 }
@@ -385,6 +396,9 @@ void add_doctor_command(CLI::App& program) {
                       "[client_profiles.NAME] into NAME.toml");
   command->add_flag("--serve", flags->serve,
                     "plan the federation of --config, as `evenkeel serve` runs it, without the nodes' rows");
+  command->add_option(
+      "--ranks", flags->ranks,
+      "plan the GPU's memory for so many ranks of --config; with model.device cuda:N they share one GPU");
   command->callback([flags] { run_doctor(*flags); });
 }
 

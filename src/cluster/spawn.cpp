@@ -144,7 +144,8 @@ Launch spawn(int ranks, bool others_go_on) {
     if (process == 0) {
       begin_rank(parent);
       notes.belong_to(rank);
-      ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // selects the rank's GPU (base/system/device.h)
+      ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // selects the rank's GPU (base/system/local_ranks.h)
+      ::setenv("LOCAL_WORLD_SIZE", std::to_string(ranks).c_str(), 1);
       Launch launch{.rank = rank, .size = ranks, .store = address, .launcher = "--ranks"};
       launch.store.here = rank == 0;
       if (rank != 0) ::close(address.listening);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/plain/error.h"
 #include "lora/algebra.h"
 #include "methods/initial_state.h"
 
@@ -52,7 +53,8 @@ void Metrics::add_sum(const std::string& name, const at::Tensor& sum, const at::
   pending_.push_back({name, sum.detach(), weight.defined() ? weight.detach() : weight});
 }
 
-std::vector<double> Metrics::read(std::span<const at::Tensor> others) {
+void Metrics::begin_read(std::span<const at::Tensor> others) {
+  EK_CHECK(!reading_.values, kInternal, "metrics are read twice at once");
   std::vector<at::Tensor> scalars;
   const auto ask = [&](const at::Tensor& scalar) {
     scalars.push_back(scalar.detach().to(at::kDouble).reshape(at::IntArrayRef{}));
@@ -61,12 +63,17 @@ std::vector<double> Metrics::read(std::span<const at::Tensor> others) {
   for (const auto& [name, sum, weight] : pending_)
     for (const auto* part : {&sum, &weight})
       if (part->defined()) ask(*part);
-  if (scalars.empty()) return {};
-  const auto fetched = at::stack(scalars).cpu();
-  const auto* next = fetched.const_data_ptr<double>();
-  const std::vector<double> result(next, next + others.size());
-  next += others.size();
-  for (const auto& [name, sum, weight] : std::exchange(pending_, {})) {
+  if (scalars.empty()) return;
+  reading_ = {std::exchange(pending_, {}), others.size(), Download({at::stack(scalars)})};
+}
+
+std::vector<double> Metrics::end_read() {
+  auto [pending, others, values] = std::exchange(reading_, {});
+  if (!values) return {};
+  const auto* next = values->wait().front().const_data_ptr<double>();
+  const std::vector<double> result(next, next + others);
+  next += others;
+  for (const auto& [name, sum, weight] : pending) {
     auto& [known_sum, known_weight] = means_[name];
     known_sum += *next++;
     known_weight += weight.defined() ? *next++ : 1.0;
@@ -83,7 +90,7 @@ std::map<std::string, double> Metrics::means() const {
 
 LocalSetup empty_setup(const ClientView& view) {
   LocalSetup setup;
-  setup.router = {.top_k = view.client.top_k, .gate_norm = view.gate_norm};
+  setup.router = {.top_k = view.client.top_k, .gate_norm = view.gate_norm, .records_logits = false};
   return setup;
 }
 

@@ -29,7 +29,8 @@ class FederatedMethod {
   /// Returns the client's adapters, the tensors to train and the router options for a round or an evaluation.
   virtual LocalSetup prepare(const lora::Payload& download, const ClientView& view) const;
   /// Returns a scalar that depends on the routing of the last micro-batch in `step`, or an undefined tensor for none.
-  /// It is added to the task loss of that micro-batch, whose router_logits are in the graph until its backward pass.
+  /// It is added to the task loss of that micro-batch, whose router_logits are in the graph until its backward pass. A
+  /// method that reads them sets router.records_logits in prepare().
   /// Task loss and extra loss are divided by the number of micro-batches per step.
   virtual at::Tensor extra_loss(const StepView& step) const;
   /// Returns a scalar that depends on the trained tensors only, such as a norm of the factors, or an undefined tensor

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/format/config_table.h"
+#include "base/system/transfers.h"
 #include "lora/payload.h"
 #include "methods/profile.h"
 #include "nn/engines/engine_of.h"
@@ -118,14 +120,21 @@ class Metrics {
     sum += value * weight;
     total += weight;
   }
-  /// Adds a scalar tensor on any device without synchronising. means() includes it after the next read().
+  /// Adds a scalar tensor on any device without synchronising. means() includes it after the next read() or end_read().
   void add(const std::string& name, const at::Tensor& value) { add_sum(name, value, {}); }
   /// Adds a weighted sum of several values and the sum of their weights, both scalar tensors.
   /// \param weight  undefined: the weight is 1
   void add_sum(const std::string& name, const at::Tensor& sum, const at::Tensor& weight);
-  /// Copies all pending tensors, and `others`, to the CPU in one transfer.
-  /// \return the values of `others`
-  std::vector<double> read(std::span<const at::Tensor> others = {});
+  /// Begins to copy all pending tensors, and `others`, to the CPU in one transfer. REQUIRES that no other has begun.
+  void begin_read(std::span<const at::Tensor> others);
+  /// Waits for the transfer that has begun, but not for later work of the device.
+  /// \return the values of `others`; nothing if no transfer has begun
+  std::vector<double> end_read();
+  /// Does both.
+  std::vector<double> read(std::span<const at::Tensor> others = {}) {
+    begin_read(others);
+    return end_read();
+  }
   /// Returns the weighted mean of each name. Names with a total weight of 0 are omitted.
   std::map<std::string, double> means() const;
 
@@ -134,7 +143,13 @@ class Metrics {
     std::string name;
     at::Tensor sum, weight;
   };
+  struct Reading {
+    std::vector<Pending> pending{};
+    size_t others = 0;
+    std::optional<Download> values{};  // float64, one tensor
+  };
   std::vector<Pending> pending_;
+  Reading reading_;
   std::map<std::string, std::pair<double, double>> means_;
 };
 

@@ -43,6 +43,12 @@ class SmoeLlb : public FederatedMethod {
  public:
   explicit SmoeLlb(const Config& config) : config_(config) {}
 
+  LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
+    auto setup = FederatedMethod::prepare(download, view);
+    setup.router.records_logits = config_.llb_coef > 0 || config_.z_coef > 0;
+    return setup;
+  }
+
   at::Tensor extra_loss(const StepView& step) const override {
     const auto& last = step.micro_batches.back();
     if ((config_.llb_coef == 0 && config_.z_coef == 0) || !last.begin()->second.router_logits.defined()) return {};

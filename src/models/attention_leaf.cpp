@@ -39,22 +39,24 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
   const int64_t hidden = model.spec.hidden_size, queries = spec.heads * spec.head_width,
                 keys = spec.kv_heads * spec.head_width;
   const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out, bool bias,
-                           lora::GgufPlace gguf) {
+                           lora::GgufPlace gguf, WeightStack* stack = nullptr) {
     return FrozenLinear({.site = concat(module, ".", site),
                          .module = concat(module, ".", name),
                          .in = in,
                          .out = out,
                          .role = lora::SiteRole::kAttention,
                          .bias = bias,
+                         .normed = spec.qk_norm != QkNorm::kNone && site != "v_proj",
                          .gguf = std::move(gguf)},
-                        model);
+                        model, stack);
   };
+  WeightStack stack{.rows = queries + 2 * keys};
   if (!names.qkv.empty()) {
     qkv_ = project(names.qkv, names.qkv, hidden, queries + 2 * keys, spec.qkv_bias, model.gguf_place("attn_qkv"));
   } else {
-    q_ = project("q_proj", names.q, hidden, queries, spec.qkv_bias, model.gguf_place("attn_q", spec.heads));
-    k_ = project("k_proj", names.k, hidden, keys, spec.qkv_bias, model.gguf_place("attn_k", spec.kv_heads));
-    v_ = project("v_proj", names.v, hidden, keys, spec.qkv_bias, model.gguf_place("attn_v"));
+    q_ = project("q_proj", names.q, hidden, queries, spec.qkv_bias, model.gguf_place("attn_q", spec.heads), &stack);
+    k_ = project("k_proj", names.k, hidden, keys, spec.qkv_bias, model.gguf_place("attn_k", spec.kv_heads), &stack);
+    v_ = project("v_proj", names.v, hidden, keys, spec.qkv_bias, model.gguf_place("attn_v"), &stack);
   }
   o_ = project("o_proj", names.o, queries, hidden, spec.o_bias, model.gguf_place("attn_output"));
   if (spec.qk_norm != QkNorm::kNone) {

@@ -237,7 +237,8 @@ std::unique_ptr<nn::Pass> Decoder::begin(const data::PackedBatch& batch, const F
               .experts = spec().moe_layers.empty() ? 0 : spec().num_experts,
               .top_k = options.router.top_k > 0 ? options.router.top_k : spec().top_k,
               .factors = factors(options),
-              .routing = options.routing});
+              .routing = options.routing,
+              .records_logits = options.router.records_logits});
 }
 
 /// Applies a norm that the family may lack.

@@ -43,6 +43,21 @@ nn::FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArray
   return weight;
 }
 
+nn::FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArrayRef sizes, WeightStack& stack) {
+  if (!engine().stacks_weights()) return take_weight(name, sizes);
+  const auto values_OI = source_.take_weight(name, sizes).values_OI;
+  auto& all_RI = stack.values_RI;
+  if (!all_RI.defined()) all_RI = at::empty({stack.rows, values_OI.size(1)}, values_OI.options());
+  auto own_OI = all_RI.narrow(0, stack.used, values_OI.size(0));
+  stack.used += values_OI.size(0);
+  if (values_OI.scalar_type() == all_RI.scalar_type())
+    own_OI.copy_(values_OI);
+  else
+    own_OI = values_OI;
+  list(name, own_OI);
+  return own_OI;
+}
+
 nn::FrozenWeight ModelBuilder::take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index,
                                          int64_t first, const std::string& name, at::IntArrayRef sizes) {
   const auto weight = source_.take_weight(name, sizes);
@@ -78,11 +93,12 @@ lora::GgufPlace ModelBuilder::gguf_place(std::string_view name, int64_t heads) c
           .interleaved_heads = spec.gguf.interleaves_heads ? heads : 0};
 }
 
-FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
-    : site_(spec.site), exact_(spec.role == lora::SiteRole::kRouter || spec.out == 1) {
+FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model, WeightStack* stack)
+    : site_(spec.site), exact_(spec.role == lora::SiteRole::kRouter || spec.out == 1), normed_(spec.normed) {
   const auto name = spec.module + ".weight";
-  weight_ = exact_ ? nn::FrozenWeight(model.take_wide(name, {spec.out, spec.in}))
-                   : model.take_weight(name, {spec.out, spec.in});
+  weight_ = exact_  ? nn::FrozenWeight(model.take_wide(name, {spec.out, spec.in}))
+            : stack ? model.take_weight(name, {spec.out, spec.in}, *stack)
+                    : model.take_weight(name, {spec.out, spec.in});
   if (spec.bias) bias_O_ = model.take(spec.module + ".bias", {spec.out});
   model.work_of(spec.role) += static_cast<double>(spec.in) * static_cast<double>(spec.out);
   if (!site_.empty())
@@ -99,7 +115,7 @@ at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const LayerPass& pas
 }
 
 nn::LinearLayer FrozenLinear::with_factors(const ForwardOptions& options) const {
-  return {weight_, site_, factors_at(options, site_)};
+  return {weight_, site_, factors_at(options, site_), normed_};
 }
 
 std::vector<at::Tensor> FrozenLinear::together(std::initializer_list<const FrozenLinear*> layers,

@@ -17,6 +17,13 @@
 
 namespace evenkeel::models {
 
+/// A matrix [rows, I] in which weights with the same input lie one below the other, in an engine that stacks them.
+struct WeightStack {
+  int64_t rows = 0;        ///< of all weights together
+  int64_t used = 0;        ///< rows that are taken
+  at::Tensor values_RI{};  ///< undefined before the first weight
+};
+
 /// Collects the tensors, sites and cost of a model under construction.
 class ModelBuilder {
  public:
@@ -30,6 +37,9 @@ class ModelBuilder {
   at::Tensor take_float32(const std::string& name, at::IntArrayRef sizes);
   /// Takes a weight of matrix products, in the format of the source, and adds it to `parameters`.
   nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);
+  /// Takes a weight and copies it to the next rows of `stack`, if the engine stacks weights. A weight of another type
+  /// than those before it is not copied. \return the weight, or a view of the copied rows
+  nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes, WeightStack& stack);
   /// Takes a weight and copies it into rows [first, first + sizes[0]) of matrix `index` of a stack [experts, rows, I].
   /// The first call for a stack allocates it.
   /// \return a view of the copied rows
@@ -79,6 +89,7 @@ struct LinearSpec {
   int64_t in = 0, out = 0;
   lora::SiteRole role = lora::SiteRole::kMlp;
   bool bias = false;
+  bool normed = false;  ///< whether a norm reads the output
   lora::FusedPlace fused{};
   lora::GgufPlace gguf{};
 };
@@ -88,8 +99,8 @@ struct LinearSpec {
 class FrozenLinear {
  public:
   FrozenLinear() = default;
-  /// Takes weight and bias from `model` and adds the site.
-  FrozenLinear(const LinearSpec& spec, ModelBuilder& model);
+  /// Takes weight and bias from `model` and adds the site. \param stack  shared with other layers; null: none
+  FrozenLinear(const LinearSpec& spec, ModelBuilder& model, WeightStack* stack = nullptr);
   at::Tensor operator()(const at::Tensor& x_TI, const LayerPass& pass) const;
   /// Applies several layers to one input. REQUIRES that none is a router or a gate.
   static std::vector<at::Tensor> together(std::initializer_list<const FrozenLinear*> layers, const at::Tensor& x_TI,
@@ -101,6 +112,7 @@ class FrozenLinear {
 
   std::string site_;
   bool exact_ = false;  // true for routers and gates (nn::Pass::linears)
+  bool normed_ = false;
   nn::FrozenWeight weight_;
   at::Tensor bias_O_;
 };

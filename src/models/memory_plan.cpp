@@ -71,15 +71,31 @@ void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::
   if (result == MemoryVerdict::kTight) log::warning("[memory] ", who, " ", memory_report(plan, memory));
 }
 
-void require_device_memory(const MemoryPlan& plan, c10::Device device, std::string_view who) {
+MemoryPlan of_ranks(MemoryPlan plan, int64_t ranks) {
+  if (ranks <= 1) return plan;
+  for (auto& part : plan.parts) {
+    part.bytes = bytes(d(part.bytes) * d(ranks));
+    part.what += concat(" of each of ", ranks, " ranks");
+    part.lower += part.lower.empty() ? "the number of ranks" : " or the number of ranks";
+  }
+  plan.mapped = bytes(d(plan.mapped) * d(ranks));
+  return plan;
+}
+
+void require_device_memory(const MemoryPlan& plan, c10::Device device, std::string_view who, int64_t ranks) {
   if (device.is_cpu()) return;
   const auto memory = device_memory(device);
-  require_memory(plan,
-                 {.physical = memory.total,
-                  .available = memory.free,
-                  .address_space = std::numeric_limits<int64_t>::max(),
-                  .limited_by = concat("free on ", device_text(device), ", ", device_identity(device).name)},
-                 concat("on ", device_text(device), " ", who));
+  const auto name = concat(device_text(device), ", ", device_identity(device).name);
+  const auto require = [&](const MemoryPlan& of, int64_t available, std::string_view which, std::string_view whose) {
+    require_memory(of,
+                   {.physical = memory.total,
+                    .available = available,
+                    .address_space = std::numeric_limits<int64_t>::max(),
+                    .limited_by = concat(which, name)},
+                   concat("on ", device_text(device), " ", who, whose));
+  };
+  if (ranks > 1) require(of_ranks(plan, ranks), memory.total, "all of ", concat(" of ", ranks, " ranks"));
+  require(plan, memory.free, "free on ", "");
 }
 
 MemoryPart device_libraries() { return {"CUDA's libraries and their workspaces", int64_t{1} << 30, ""}; }

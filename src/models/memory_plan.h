@@ -27,6 +27,8 @@ struct MemoryPlan {
 
   int64_t needed() const;  ///< sum of the parts in bytes
 };
+/// Returns the plan of several ranks that each need `plan` of one memory.
+MemoryPlan of_ranks(MemoryPlan plan, int64_t ranks);
 
 /// Result of comparing an estimate with a machine.
 enum class MemoryVerdict {
@@ -45,9 +47,11 @@ std::string memory_report(const MemoryPlan& plan, const machine::Memory& memory)
 /// \param who  beginning of the message, e.g. "pre-training"
 /// \throws kConfig with the line of memory_report() when the estimate does not fit
 void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::string_view who);
-/// Compares an estimate with the free memory of a GPU as require_memory() does. Does nothing for the CPU.
-/// \param who  what needs the memory, e.g. "pre-training"
-void require_device_memory(const MemoryPlan& plan, c10::Device device, std::string_view who);
+/// Compares an estimate with the free memory of a GPU as require_memory() does. With several ranks on the GPU, the
+/// estimate of all of them is compared with the whole memory first, because the free one is what the others have left.
+/// Does nothing for the CPU.
+/// \param who  what needs the memory, e.g. "pre-training" \param ranks  processes of the run on this GPU
+void require_device_memory(const MemoryPlan& plan, c10::Device device, std::string_view who, int64_t ranks = 1);
 
 /// Returns the memory of a GPU that a process needs beside its tensors: the CUDA context, kernels and workspaces.
 MemoryPart device_libraries();

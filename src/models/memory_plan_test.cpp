@@ -49,6 +49,15 @@ TEST(MemoryPlan, ARefusalNamesNeedAvailabilityAndAKeyToReduce) {
   require_memory(kPlan, machine_with(20 * kGiB), "the run");
 }
 
+TEST(MemoryPlan, OfSeveralRanksIsThatOfEachManyTimes) {
+  const auto plan = of_ranks(kPlan, 3);
+  EXPECT_EQ(plan.needed(), 3 * kPlan.needed());
+  EXPECT_EQ(plan.parts[2].what, "activations of each of 3 ranks");
+  EXPECT_EQ(plan.parts[2].lower, "train.batch_size or the number of ranks");
+  EXPECT_EQ(plan.parts[0].lower, "the number of ranks");
+  EXPECT_EQ(of_ranks(kPlan, 1).parts[0].what, "the program");
+}
+
 TEST(MemoryPlan, SizesBeyond64BitsAreTooLarge) {
   const ModelSpec spec{.family = "olmoe",
                        .vocab_size = 50304,

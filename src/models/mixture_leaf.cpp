@@ -117,7 +117,7 @@ std::vector<nn::FrozenWeight> MixtureLeaf::take_stack(const std::string& site_na
 nn::FrozenWeight MixtureLeaf::take_expert(const lora::Site& site, int64_t index, const std::string& site_name,
                                           ModelBuilder& model) {
   const auto name = site.modules.back() + ".weight";
-  if (!model.engine().stacks_experts()) return model.take_weight(name, {site.out, site.in});
+  if (!model.engine().stacks_weights()) return model.take_weight(name, {site.out, site.in});
   const bool down = site_name == down_site_, up = site_name == up_site_;
   return model.take_into(down ? experts_.down_stack : experts_.gate_up_stack, spec_.experts,
                          down ? site.out : 2 * site.out, index, up ? site.out : 0, name, {site.out, site.in});

@@ -8,12 +8,20 @@
 #include <utility>
 
 #include "base/plain/error.h"
+#include "base/system/transfers.h"
+#include "nn/dense/logits_memory.h"
 
 namespace evenkeel::scoring {
 namespace {
 
-/// Number of rows of logits in memory at once while scoring. It bounds memory to kLogitRows * V floats.
-constexpr int64_t kLogitRows = 64;
+/// Number of rows of logits in memory at once while scoring. On a GPU, where each step of a loop is a few launches,
+/// there are more: as many as fit into kLogitsBytes with two copies of 64 bits.
+constexpr int64_t kLogitRows = 64, kLogitBytes = 4 + 8 + 8;
+
+int64_t logit_rows(const models::CausalLm& model) {
+  if (model.device().is_cpu()) return kLogitRows;
+  return std::max(kLogitRows, nn::kLogitsBytes / (kLogitBytes * model.spec().vocab_size));
+}
 
 TokenIds tail(const TokenIds& ids, size_t first) {
   return {ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()};
@@ -55,13 +63,30 @@ void check_finite(std::span<const std::vector<double>> sums, const PromptNames& 
 
 /// Computes the log-probabilities of the queries.
 /// \param logits_NV  logits of the rows from `first` on
-/// \return [queries] float64
+/// \return [queries] float64, on the device
 at::Tensor logprobs_of(const at::Tensor& logits_NV, int64_t first, std::span<const Query> queries) {
   std::vector<int64_t> indices;
   for (const auto& query : queries) indices.push_back((query.row - first) * logits_NV.size(1) + query.target);
   const auto logprobs_NV = at::log_softmax(logits_NV.to(at::kDouble), 1);
-  const auto index = at::tensor(indices, at::kLong).to(logprobs_NV.device());
-  return logprobs_NV.view({-1}).index_select(0, index).to(at::kCPU);
+  return logprobs_NV.view({-1}).index_select(0, uploaded(indices, logprobs_NV.device()));
+}
+
+/// What is computed of some rows of logits.
+struct RowsRead {
+  int64_t first = 0;
+  std::span<Query> queries{};
+  Download values;  // the likeliest token of each row, the log-probability of each query
+};
+
+/// Adds the log-probabilities of the queries to their sums, and puts the likeliest tokens of their rows in their place.
+void take(RowsRead& rows, TokenIds& likeliest) {
+  const auto& values = rows.values.wait();
+  const auto* best = values[0].const_data_ptr<int64_t>();
+  const auto* value = values[1].const_data_ptr<double>();
+  for (const auto& query : rows.queries) {
+    *query.owner += *value++;
+    likeliest[static_cast<size_t>(query.row)] = best[query.row - rows.first];
+  }
 }
 
 /// Adds the log-probabilities of the queries to their sums.
@@ -70,19 +95,17 @@ TokenIds add_logprobs(const models::CausalLm& model, const models::ForwardOption
                       std::vector<Query> queries) {
   TokenIds likeliest(static_cast<size_t>(hidden_ND.size(0)), -1);
   std::stable_sort(queries.begin(), queries.end(), [](const Query& x, const Query& y) { return x.row < y.row; });
+  std::vector<RowsRead> all;
+  const int64_t most = logit_rows(model);
   for (auto begin = queries.begin(); begin != queries.end();) {
-    const int64_t first = begin->row, rows = std::min(kLogitRows, hidden_ND.size(0) - first);
+    const int64_t first = begin->row, rows = std::min(most, hidden_ND.size(0) - first);
     const auto logits_NV = model.logits(hidden_ND.narrow(0, first, rows), forward);
-    const auto best_N = logits_NV.argmax(1).to(at::kCPU);
-    const auto* best = best_N.const_data_ptr<int64_t>();
     const auto end = std::find_if(begin, queries.end(), [&](const Query& query) { return query.row >= first + rows; });
-    const auto logprobs = logprobs_of(logits_NV, first, {begin, end});
-    const auto* value = logprobs.const_data_ptr<double>();
-    for (; begin != end; ++begin) {
-      *begin->owner += *value++;
-      likeliest[static_cast<size_t>(begin->row)] = best[begin->row - first];
-    }
+    const std::span<Query> of_rows(begin, end);
+    all.push_back({first, of_rows, Download({logits_NV.argmax(1), logprobs_of(logits_NV, first, of_rows)})});
+    begin = end;
   }
+  for (auto& rows : all) take(rows, likeliest);
   return likeliest;
 }
 
@@ -138,10 +161,10 @@ void add_branches(const models::CausalLm& model, const models::ForwardOptions& f
   for (const auto& branch : branches) {
     pieces.emplace_back(branch.suffix.begin(), branch.suffix.end() - 1);
     forks.sequences.push_back(shared.cache.sequences[branch.prompt]);
-    forks.open(forks.sequences.size() - 1, static_cast<int64_t>(pieces.back().size()));
     for (size_t i = 1; i < branch.suffix.size(); ++i)
       queries.push_back({static_cast<int64_t>(queries.size()), branch.suffix[i], branch.owner});
   }
+  forks.open(lengths_of(pieces));
   const auto states_TD = extend(model, forward, forks, pieces);
   const auto likeliest = add_logprobs(model, forward, states_TD, std::move(queries));
   for (size_t i = 0, row = 0; i < branches.size(); row += pieces[i++].size()) {
@@ -164,7 +187,7 @@ void add_branches(const models::CausalLm& model, const models::ForwardOptions& f
 at::Tensor run_shared(const models::CausalLm& model, const models::ForwardOptions& forward, const PromptRun& run,
                       SharedPass& shared) {
   if (shared.ids.empty() || shared.ids.front().empty()) return run.last_BD;
-  for (size_t b = 0; b < shared.ids.size(); ++b) shared.cache.open(b, static_cast<int64_t>(shared.ids[b].size()));
+  shared.cache.open(lengths_of(shared.ids));
   return at::cat({run.last_BD, extend(model, forward, shared.cache, shared.ids)});
 }
 

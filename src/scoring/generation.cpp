@@ -10,6 +10,7 @@
 #include "base/format/limits.h"
 #include "base/plain/error.h"
 #include "base/random/random.h"
+#include "base/system/transfers.h"
 #include "models/memory_plan.h"
 #include "scoring/beam_search.h"
 
@@ -41,7 +42,7 @@ size_t pass_end(std::span<const TokenIds> pieces, size_t first) {
 }
 
 at::Tensor select_rows(const at::Tensor& x_TD, const TokenIds& rows) {
-  return x_TD.index_select(0, at::tensor(rows, at::kLong).to(x_TD.device()));
+  return x_TD.index_select(0, uploaded(rows, x_TD.device()));
 }
 
 size_t shared_tokens(const TokenIds& x, const TokenIds& y) {
@@ -53,17 +54,21 @@ int64_t tokens_from_prefix(const TokenIds& prompt, const PromptPrefix* prefix) {
   return prefix ? static_cast<int64_t>(std::min(shared_tokens(prefix->ids, prompt), prompt.size() - 1)) : 0;
 }
 
-/// Checks that logits are finite.
+/// Copies to the host what was computed from logits, and checks that the logits are finite, with one wait.
 /// \param prompt_of  returns the prompt of a row of logits
 template <typename PromptOf>
-at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptOf prompt_of) {
-  const auto finite_N = logits_NV.abs().amax(1).isfinite().to(at::kCPU);  // abs().amax() propagates NaN and infinity
+at::Tensor read_checked(const at::Tensor& values, const at::Tensor& logits_NV, const PromptNames& names,
+                        PromptOf prompt_of) {
+  const auto [least_N, most_N] = at::aminmax(logits_NV, 1);  // both propagate NaN
+  Download download({values, least_N, most_N});
+  const auto& read = download.wait();
+  const auto finite_N = read[1].isfinite().logical_and_(read[2].isfinite());
   const bool* finite = finite_N.const_data_ptr<bool>();
   int64_t first = -1;
   for (int64_t row = 0; row < finite_N.numel(); ++row)
     if (!finite[row] && (first < 0 || prompt_of(row) < first)) first = prompt_of(row);
   EK_CHECK(first < 0, kNumeric, names.of(first), ": the model's logits are not finite");
-  return logits_NV;
+  return read[0];
 }
 
 /// Checks that the memory suffices for the cache. It cannot be checked earlier, because it depends on the prompts'
@@ -82,12 +87,6 @@ std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
   return pieces;
 }
 
-/// Returns the index of the largest logit of each row, ties to the lowest id.
-TokenIds best_tokens(const at::Tensor& logits_BV) {
-  const auto best = logits_BV.argmax(1).to(at::kCPU);
-  return {best.const_data_ptr<int64_t>(), best.const_data_ptr<int64_t>() + best.numel()};
-}
-
 /// Chooses the next token of each sequence: the likeliest one, or a random one.
 class NextTokens {
  public:
@@ -95,12 +94,14 @@ class NextTokens {
     for (size_t b = 0; sampling && b < prompts; ++b) streams_.emplace_back(sampling->seed, "generate", b);
   }
 
-  /// Returns the next tokens.
-  /// \param live  the prompt of each row of logits
-  TokenIds of(const at::Tensor& logits_BV, const TokenIds& live) {
-    if (!sampling_) return best_tokens(logits_BV);
+  /// Returns the next tokens. The likeliest is the one with the largest logit, ties to the lowest id.
+  /// \param live  the prompt of each row of logits \throws kNumeric naming the prompt if its logits are not finite
+  TokenIds of(const at::Tensor& logits_BV, const TokenIds& live, const PromptNames& names) {
+    const auto read = read_checked(sampling_ ? logits_BV : logits_BV.argmax(1), logits_BV, names,
+                                   [&](int64_t row) { return live[static_cast<size_t>(row)]; });
+    if (!sampling_) return {read.const_data_ptr<int64_t>(), read.const_data_ptr<int64_t>() + read.numel()};
     // On the CPU, the order of a sum does not depend on the batch.
-    const auto probabilities_BV = kept_probabilities(logits_BV.to(at::kCPU), *sampling_);
+    const auto probabilities_BV = kept_probabilities(read, *sampling_);
     TokenIds drawn;
     for (size_t i = 0; i < live.size(); ++i)
       drawn.push_back(
@@ -150,11 +151,6 @@ struct Sequences {
     return continuing;
   }
 
-  at::Tensor logits(const at::Tensor& hidden_ND, const TokenIds& prompts) const {
-    return finite_logits(model.logits(hidden_ND, forward), run.names,
-                         [&](int64_t row) { return prompts[static_cast<size_t>(row)]; });
-  }
-
   /// Chooses the first token of prompts without known tokens, from their last hidden states.
   void begin(NextTokens& next) {
     outputs.resize(run.cache.sequences.size());
@@ -162,7 +158,7 @@ struct Sequences {
     for (size_t b = 0; b < outputs.size(); ++b)
       if (run.known.empty() || run.known[b].tokens.empty()) unknown.push_back(static_cast<int64_t>(b));
     if (!unknown.empty()) {
-      const auto tokens = next.of(logits(select_rows(run.last_BD, unknown), unknown), unknown);
+      const auto tokens = next.of(model.logits(select_rows(run.last_BD, unknown), forward), unknown, run.names);
       for (const int64_t index : take(unknown, tokens)) {
         live.push_back(unknown[static_cast<size_t>(index)]);
         last.push_back(tokens[static_cast<size_t>(index)]);
@@ -183,13 +179,15 @@ struct Sequences {
 
   void open() {
     run.cache.select(live);
-    for (size_t i = 0; i < live.size(); ++i)
-      run.cache.open(i, options.max_new_tokens - static_cast<int64_t>(outputs[static_cast<size_t>(live[i])].size()));
+    std::vector<int64_t> room;
+    for (const int64_t prompt : live)
+      room.push_back(options.max_new_tokens - static_cast<int64_t>(outputs[static_cast<size_t>(prompt)].size()));
+    run.cache.open(room);
   }
 
   void step(NextTokens& next) {
     const auto hidden_BD = extend(model, forward, run.cache, single_tokens(last));
-    const auto tokens = next.of(logits(hidden_BD, live), live);
+    const auto tokens = next.of(model.logits(hidden_BD, forward), live, run.names);
     const auto continuing = take(live, tokens);
     if (continuing.size() < live.size()) run.cache.select(continuing);
     TokenIds next_live, next_last;
@@ -225,12 +223,11 @@ std::vector<TokenIds> beam_search(const models::CausalLm& model, const models::F
   };
   const int64_t new_tokens = options.beams * options.max_new_tokens;
   check_memory(run.cache.shape(), std::ssize(searches), std::ssize(searches) * new_tokens);
-  for (size_t b = 0; b < prompts; ++b) run.cache.open(b, new_tokens);
+  run.cache.open(std::vector<int64_t>(prompts, new_tokens));
   auto hidden_BD = run.last_BD;
   while (true) {
-    const auto logits_BV =
-        finite_logits(model.logits(hidden_BD, forward), run.names, [&](int64_t row) { return owner(row); });
-    const auto logprobs_BV = at::log_softmax(logits_BV.to(at::kFloat), 1).to(at::kCPU);
+    const auto logits_BV = model.logits(hidden_BD, forward);
+    const auto logprobs_BV = read_checked(at::log_softmax(logits_BV.to(at::kFloat), 1), logits_BV, run.names, owner);
     TokenIds parents, tokens;
     int64_t first = 0;
     for (size_t b = 0; b < prompts; ++b) {
@@ -276,6 +273,12 @@ nn::KvShape kv_shape(const models::CausalLm& model, nn::KvType type, const nn::C
                   : type == nn::KvType::kBFloat16 ? at::kBFloat16
                                                   : compute.inner,
           .device = model.device()};
+}
+
+std::vector<int64_t> lengths_of(std::span<const TokenIds> pieces) {
+  std::vector<int64_t> lengths;
+  for (const auto& piece : pieces) lengths.push_back(std::ssize(piece));
+  return lengths;
 }
 
 at::Tensor extend(const models::CausalLm& model, const models::ForwardOptions& forward, nn::KvCache& cache,
@@ -329,7 +332,7 @@ PromptRun run_prompts(const models::CausalLm& model, const models::ForwardOption
     tokens += static_cast<int64_t>(suffixes.back().size()) + options.max_new_tokens;
   }
   check_memory(run.cache.shape(), static_cast<int64_t>(prompts.size()), tokens);
-  for (size_t b = 0; b < suffixes.size(); ++b) run.cache.open(b, static_cast<int64_t>(suffixes[b].size()));
+  run.cache.open(lengths_of(suffixes));
   if (!prompts.empty()) run.last_BD = extend(model, forward, run.cache, suffixes, /*last_only=*/true);
   return run;
 }

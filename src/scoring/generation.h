@@ -111,6 +111,8 @@ std::vector<TokenIds> generate(const models::CausalLm& model, const models::Forw
 std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward,
                                std::span<const TokenIds> prompts, const GenerationOptions& options);
 
+/// Returns the number of tokens of each piece.
+std::vector<int64_t> lengths_of(std::span<const TokenIds> pieces);
 /// Runs `pieces[b]` as the continuation of cached sequence b, in passes of about kPassTokens tokens. REQUIRES at least
 /// one piece, one piece for each sequence, no empty piece, and capacity for the pieces (KvCache::open()).
 /// \param last_only  return the hidden state of each piece's last token only

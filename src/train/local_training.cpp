@@ -7,6 +7,8 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "base/plain/clock.h"
 #include "base/random/random.h"
@@ -161,11 +163,17 @@ class LocalRound {
 
   void step() {
     const auto start = Clock::now();
-    learn();
+    try {
+      learn();
+    } catch (const std::exception&) {
+      record_step();  // if the loss of the step before is not finite, that is why this step failed
+      throw;
+    }
     result_.step_seconds += seconds_since(start);
   }
 
   LocalResult finish() {
+    record_step();
     result_.metrics = metrics_.means();
     for (auto& [layer, stats] : result_.counts) stats.counts = stats.counts.cpu();
     result_.upload = method_.upload(download_, is_elsewhere() ? brought_back() : setup_, result_.counts, view_);
@@ -193,7 +201,10 @@ class LocalRound {
       optimizer_->step(training_.optimizer.lr, Gradients::kZeroed);
     method_.edit_parameters(view);
     for (const auto& routing : micro_batches_) add_counts(result_.counts, routing);
-    record_step();
+    record_step();  // of the step before
+    metrics_.begin_read(step_losses_);
+    unrecorded_targets_ = step_targets_;
+    if (!is_elsewhere()) record_step();
   }
 
   bool is_elsewhere() const { return training_.residence && !training_.residence->device.is_cpu(); }
@@ -285,18 +296,21 @@ class LocalRound {
     return static_cast<double>(targets_of_step_) / static_cast<double>(training_.accumulation);
   }
 
-  /// Records the numbers of the step with a single synchronisation, because a device may still be computing the step.
+  /// Records the numbers of the step that is not recorded yet, if there is one. With a GPU it is called a
+  /// step later, so that the GPU computes one step while the host prepares the next.
   void record_step() {
+    if (!unrecorded_targets_) return;
+    const int64_t targets = *std::exchange(unrecorded_targets_, std::nullopt);
     double step_loss = 0;
-    for (const double sum : metrics_.read(step_losses_)) {
+    for (const double sum : metrics_.end_read()) {
       EK_CHECK(std::isfinite(sum), kNumeric, "local step ", result_.steps + 1, ": the loss is ", sum);
       step_loss += sum;
     }
-    const double mean = step_targets_ > 0 ? step_loss / static_cast<double>(step_targets_) : 0.0;
+    const double mean = targets > 0 ? step_loss / static_cast<double>(targets) : 0.0;
     if (result_.targets == 0) result_.first_loss = mean;
-    if (step_targets_ > 0) result_.last_loss = mean;
+    if (targets > 0) result_.last_loss = mean;
     result_.loss_sum += step_loss;
-    result_.targets += step_targets_;
+    result_.targets += targets;
     ++result_.steps;
   }
 
@@ -315,7 +329,8 @@ class LocalRound {
   LocalResult result_;
   std::vector<at::Tensor> step_losses_;
   int64_t step_targets_ = 0;
-  int64_t targets_of_step_ = 0;  // known before the first pass of the step
+  std::optional<int64_t> unrecorded_targets_{};  // of the step whose losses are on their way to the host
+  int64_t targets_of_step_ = 0;                  // known before the first pass of the step
 };
 
 }  // namespace

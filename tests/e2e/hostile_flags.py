@@ -224,7 +224,9 @@ BAD = {
     "completion": {},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
                "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])],
-               "--serve": [(None, ["--serve", "--config"]), ("yes", ["yes"])]},
+               "--serve": [(None, ["--serve", "--config"]), ("yes", ["yes"])],
+               "--ranks": [("0", ["--ranks is 0", "1 or more"]), ("1025", ["--ranks", "1025"]), ("two", ["--ranks", "two"]),
+                           ("2", ["--ranks", "--config"])]},
     "study": {
         "--set": [("seed", ["--set", "a.b=value"]), ("seed=3", ["--set sets seed=3", "[study] seeds"]), ("data.limits=3", ["limits"])],
         "--out": [(LETTER, ["[io]", LETTER, "is a file"]), (MODEL, [MODEL, "not empty"]), ("a\nb", ["--out", "a\\nb"])],

@@ -93,6 +93,36 @@ def test_two_ranks_with_a_gpu_each_train_to_the_same_bits(trained, tiny_model, t
     assert done.returncode == 1 and "which is GPU 1 for this process, allowed: 0 .. 0" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_ranks_that_share_a_gpu_train_to_the_same_bits(trained, tiny_model, tmp_path, ranks):
+    done = run("train", CONFIG, "--out", tmp_path / "ranks", *settings(model__path=tiny_model, evaluate__every=2), "--device", "cuda:0",
+               "--ranks", ranks, gpus=1, mib=8192)
+    assert done.returncode == 0, done.stderr
+    expect_same_run(tmp_path / "ranks", trained)
+
+
+def test_ranks_that_do_not_fit_a_gpu_together_are_refused(tiny_model, tmp_path):
+    words = ["train", CONFIG, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1), "--device", "cuda:0", "--out"]
+    one_line(run(*words, tmp_path / "ranks", "--ranks", 4, mib=3000), "on cuda:0 the run of 4 ranks needs about", "2.9 GiB are available (all of cuda:0",
+             "of each of 4 ranks", "lower the number of ranks")
+    assert not (tmp_path / "ranks").exists()
+    done = run(*words, tmp_path / "one", mib=3000)
+    assert done.returncode == 0, done.stderr
+    apart = run(*words[:-2], "cuda", "--out", tmp_path / "apart", "--ranks", 4, gpus=4, mib=3000)
+    assert apart.returncode == 0, apart.stderr
+
+
+def test_doctor_plans_the_memory_of_ranks_that_share_a_gpu(tiny_model):
+    def plan(device, ranks):
+        words = ["doctor", "--config", CONFIG, *settings(model__path=tiny_model, model__device=device), "--ranks", ranks]
+        done = run(*words, gpus=2, mib=3000)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split("memory of the GPU")[1]
+
+    assert "does not fit" in plan("cuda:1", 4) and "CUDA's libraries and their workspaces of each of 4 ranks" in plan("cuda:1", 4)
+    assert "fits: " in plan("cuda:1", 1) and "fits: " in plan("cuda", 4)
+
+
 def test_a_run_trains_on_the_gpu_with_its_number(trained, tiny_model, tmp_path):
     words = ["train", CONFIG, "--out", tmp_path / "second", *settings(model__path=tiny_model, evaluate__every=2), "--device", "cuda:1"]
     done = run(*words, gpus=2)
@@ -188,6 +218,20 @@ def test_the_host_waits_for_the_gpu_at_most_once_a_step(tiny_model, tmp_path):
     (fewer, least), (more, most) = waits(1.0), waits(3.0)
     assert more >= fewer + 20
     assert 0 < (most - least) / (more - fewer) <= 1
+
+
+def test_a_loss_that_is_not_finite_is_refused_with_its_step(tiny_model, tmp_path):
+    """The host reads the loss of a step a step later. The last step of a round is read before its reply."""
+    def error_of(name, rate, *words):
+        few = settings(model__path=tiny_model, train__rounds=1, evaluate__every=9, train__optimizer__lr=rate, train__local_epochs=4.0,
+                       method__name="fedit", model__compute_dtype="bfloat16")
+        done = run("train", CONFIG, "--out", tmp_path / name, *few, *words)
+        assert done.returncode == 1 and "the loss is" in done.stderr, done.stderr
+        assert not lines(tmp_path / name / "rounds.jsonl")
+        return done.stderr.strip().splitlines()[-1]
+
+    for rate in ("1e6", "2e5"):
+        assert error_of(f"gpu-{rate}", rate, "--device", "cuda") == error_of(f"processor-{rate}", rate, "--set", "model.engine=aten")
 
 
 def test_pretraining_on_a_gpu_is_that_of_the_processor(tiny_model, tmp_path):

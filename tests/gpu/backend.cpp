@@ -106,6 +106,9 @@ struct GpuGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
   bool queryStream(const c10::Stream&) const override { return true; }
   void synchronizeStream(const c10::Stream&) const override { wait(); }
+  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override { *event = &chosen; }
+  bool queryEvent(void*) const override { return true; }
+  void synchronizeEvent(void*) const override { wait(); }
   void synchronizeDevice(c10::DeviceIndex) const override { wait(); }
 };
 C10_REGISTER_GUARD_IMPL(CUDA, GpuGuard);

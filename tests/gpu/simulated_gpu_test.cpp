@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
+#include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -105,6 +107,16 @@ TEST(SimulatedGpu, CopiesBackWhenTheHostWaits) {
   host.copy_(device, /*non_blocking=*/true);
   EXPECT_EQ(host.sum().item<float>(), 0);
   at::accelerator::synchronizeDevice(0);
+  EXPECT_EQ(host.sum().item<float>(), 4);
+}
+
+TEST(SimulatedGpu, WaitsForAnEventAfterACopy) {
+  const auto host = at::zeros({4}, at::TensorOptions().pinned_memory(true)), device = at::ones({4}, kOnGpu);
+  host.copy_(device, /*non_blocking=*/true);
+  c10::Event copied(c10::DeviceType::CUDA);
+  copied.record(c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(device.device()));
+  EXPECT_EQ(host.sum().item<float>(), 0);
+  copied.synchronize();
   EXPECT_EQ(host.sum().item<float>(), 4);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
+#include "base/system/local_ranks.h"
 #include "base/system/machine.h"
 
 namespace evenkeel {
@@ -33,14 +34,6 @@ std::optional<int64_t> device_number(std::string_view text) {
 std::optional<int64_t> index_in(std::string_view name) {
   const auto prefix = kGpu.size() + 1;
   return name.starts_with("cuda:") ? device_number(name.substr(prefix)) : std::nullopt;
-}
-
-/// Returns the index of this process among those of the run on this machine, from the variables of torchrun, Open MPI,
-/// MPICH or Slurm.
-int64_t local_rank() {
-  for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-    if (const char* text = std::getenv(name); text != nullptr) return device_number(text).value_or(0);
-  return 0;
 }
 
 c10::Device gpu(int64_t index) { return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index)}; }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/system/device.h"
+#include "base/system/local_ranks.h"
 #include "models/cost.h"
 #include "scoring/generation.h"
 
@@ -271,7 +272,8 @@ models::MemoryPlan device_memory_plan(const Experiment& e) {
 }
 
 void require_device_memory(const Experiment& e, c10::Device device) {
-  models::require_device_memory(device_memory_plan(e), device, "the run");
+  models::require_device_memory(device_memory_plan(e), device, "the run",
+                                ranks_sharing(e.server.config->model.device, local_ranks()));
 }
 
 int64_t merged_bytes_of_round(const Experiment& e) { return merged_bytes(e, 1); }

@@ -22,7 +22,8 @@ int64_t merged_bytes_of_round(const Experiment& experiment);
 /// Estimates memory on the GPU that holds the base: the base, the shared state, and a client in its step or an
 /// evaluation. The result is an upper bound, with activations in float32.
 models::MemoryPlan device_memory_plan(const Experiment& experiment);
-/// Checks that the GPU has enough free memory for device_memory_plan(). Does nothing for the processor.
+/// Checks that the GPU has enough memory for device_memory_plan(), and for that of all ranks of the run that share it.
+/// Does nothing for the processor.
 /// \throws kConfig naming the largest part
 void require_device_memory(const Experiment& experiment, c10::Device device);
 

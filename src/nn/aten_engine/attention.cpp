@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
@@ -99,6 +100,37 @@ at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, co
   return gather_rows(out_BHLP.transpose(1, 2).reshape({-1, heads, q_THP.size(2)}), layout.unpadded);
 }
 
+/// Returns the signed sines of the table that rotates both queries and keys; nothing if there is no such table.
+std::optional<at::Tensor> common_sines(const AttentionSteps& steps, const Layout& layout) {
+  const auto &q = steps.q.rotary, &k = steps.k.rotary;
+  if (!q.sin.defined() || !q.sin.is_same(k.sin) || !q.cos.is_same(k.cos)) return std::nullopt;
+  for (size_t i = 0; i < layout.rotary.size(); ++i)
+    if (layout.rotary[i].sin.is_same(q.sin)) return layout.signed_sin[i];
+  return std::nullopt;
+}
+
+/// Computes apply_rotary() of queries and keys. The first halves of the heads are copied in front of the second halves
+/// and behind them, so that the halves and the exchanged halves are two views.
+at::Tensor rotated_together(const at::Tensor& q_NHP, const at::Tensor& k_NGP, const at::Tensor& cos_NP,
+                            const at::Tensor& signed_sin_NP) {
+  const int64_t rows = q_NHP.size(0), heads = q_NHP.size(1) + k_NGP.size(1), half = q_NHP.size(2) / 2;
+  const auto part = [&](const at::Tensor& x, int64_t which) { return x.narrow(2, which * half, half); };
+  const auto x =
+      at::cat({part(q_NHP, 0), part(k_NGP, 0), part(q_NHP, 1), part(k_NGP, 1), part(q_NHP, 0), part(k_NGP, 0)}, 1)
+          .view({rows, 3, heads, half});
+  const auto of_halves = [&](const at::Tensor& table_NP) { return table_NP.unflatten(1, {2, half}).unsqueeze(2); };
+  const auto out = at::empty({rows, heads, 2 * half}, q_NHP.options());
+  auto out_halves = out.view({rows, heads, 2, half}).transpose(1, 2);
+  at::mul_out(out_halves, x.narrow(1, 0, 2), of_halves(cos_NP));
+  out_halves.addcmul_(x.narrow(1, 1, 2), of_halves(signed_sin_NP));
+  return out;
+}
+
+HeadSteps without_rotary(HeadSteps steps) {
+  steps.rotary = {};
+  return steps;
+}
+
 }  // namespace
 
 at::Tensor capped_attention(const at::Tensor& q_BHLP, const at::Tensor& k_BHMP, const at::Tensor& v_BHMP,
@@ -128,6 +160,16 @@ at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps) {
     x = aten::rms_norm(x.reshape({-1, steps.norm.numel()}), steps.norm, steps.norm_eps).view(x_THP.sizes());
   if (steps.clip) x = at::clamp(x, -*steps.clip, *steps.clip);
   return steps.rotary.cos.defined() ? aten::apply_rotary(x, steps.rotary) : x;
+}
+
+std::pair<at::Tensor, at::Tensor> apply_steps_together(const at::Tensor& q_NHP, const at::Tensor& k_NGP,
+                                                       const AttentionSteps& steps, const Layout& layout) {
+  const auto sines = common_sines(steps, layout);
+  if (!sines || c10::GradMode::is_enabled())
+    return {aten::apply_steps(q_NHP, steps.q), aten::apply_steps(k_NGP, steps.k)};
+  const auto both = rotated_together(aten::apply_steps(q_NHP, without_rotary(steps.q)),
+                                     aten::apply_steps(k_NGP, without_rotary(steps.k)), steps.q.rotary.cos, *sines);
+  return {both.narrow(1, 0, q_NHP.size(1)), both.narrow(1, q_NHP.size(1), k_NGP.size(1))};
 }
 
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,

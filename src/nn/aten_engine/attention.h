@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "nn/aten_engine/layout.h"
 #include "nn/attention/attention.h"
@@ -33,6 +34,12 @@ at::Tensor capped_attention(const at::Tensor& q_BHLP, const at::Tensor& k_BHMP, 
 
 /// Computes nn::apply_steps() (nn/attention/attention.h): norm and rotation of queries or keys. Differentiable.
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
+
+/// Applies the steps of queries and keys. With one rotary table for both and without autograd, they are rotated
+/// together, with half of the operators. \param q_NHP  [N, H, P] \param k_NGP  [N, G, P]
+/// \return [N, H, P] and [N, G, P], which may be views of one tensor
+std::pair<at::Tensor, at::Tensor> apply_steps_together(const at::Tensor& q_NHP, const at::Tensor& k_NGP,
+                                                       const AttentionSteps& steps, const Layout& layout);
 
 /// Computes nn::packed_attention(), differentiable in q, k and v. \param q_RHP  [R, H, P] \param k_RGP, v_RGP  [R, G,
 /// P], in the type of q

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "nn/aten_engine/attention.h"
+#include "nn/dense/index.h"
 
 namespace evenkeel::nn::aten {
 namespace {
@@ -42,7 +44,7 @@ struct Ragged {
 /// Copies the indices of queries to a device.
 struct QueriesUpload {
   QueriesUpload(const Ragged& queries, std::span<const int64_t> lengths, IndexUpload& upload)
-      : starts(upload.add(queries.starts)),
+      : starts(upload.add(ints(queries.starts))),
         padded(upload.add(queries.padded())),
         unpadded(upload.add(queries.unpadded_rows())),
         longest(queries.longest) {
@@ -54,48 +56,78 @@ struct QueriesUpload {
   int64_t longest;
 };
 
-at::Tensor rows_of_run(const KvRun& run) { return run.block->all.narrow(3, run.first, run.count); }
+/// Returns keys and values with one axis for layers, kinds and heads, [L 2 G, rows, P]. On a GPU, a concatenation of
+/// more than four axes is a copy per piece.
+at::Tensor flattened(const at::Tensor& x_L2GMP) { return x_L2GMP.flatten(0, 2); }
+
+/// Where new tokens are in the window, and in a memory of the cache.
+struct StoredRows {
+  at::Tensor memory;
+  std::vector<int64_t> from{}, to{};
+};
+
+/// Adds the last `count` tokens of a sequence, which are at `position` in the window.
+void add_rows(const KvRun& run, int64_t count, int64_t position, std::vector<StoredRows>& all) {
+  const auto& memory = run.block->memory;
+  auto into = std::find_if(all.begin(), all.end(), [&](const auto& rows) { return rows.memory.is_same(memory); });
+  if (into == all.end()) into = all.insert(all.end(), {memory});
+  for (int64_t i = 0; i < count; ++i) {
+    into->from.push_back(position + i);
+    into->to.push_back(run.first_row() + run.count - count + i);
+  }
+}
+
+/// Returns the cached rows of all sequences, one after the other, [L, 2, G, M, P].
+at::Tensor cached_rows(const KvCache& cache) {
+  std::vector<at::Tensor> rows;
+  for (const auto& sequence : cache.sequences)
+    for (const auto& run : sequence.runs)
+      rows.push_back(flattened(run.block->memory).narrow(1, run.first_row(), run.count));
+  const auto& shape = cache.shape();
+  return at::cat(rows, 1).view({shape.layers, 2, shape.heads, -1, shape.width});
+}
 
 }  // namespace
 
 CacheWindow::CacheWindow(const KvCache& cache, std::span<const int64_t> offsets, bool last_only)
-    : sequences_(static_cast<int64_t>(cache.sequences.size())) {
+    : all_(cached_rows(cache)), sequences_(static_cast<int64_t>(cache.sequences.size())) {
   const auto lengths = cache.lengths();
   const Ragged keys(lengths);
   std::vector<int64_t> added, positions;
-  std::vector<at::Tensor> rows;
+  std::vector<StoredRows> stored;
   for (size_t b = 0; b < lengths.size(); ++b) {
-    const auto& runs = cache.sequences[b].runs;
-    for (const auto& run : runs) rows.push_back(rows_of_run(run));
     added.push_back(offsets[b + 1] - offsets[b]);
-    const auto& last = runs.back();
     const int64_t first = keys.starts[b + 1] - added.back();
-    added_.push_back({last.block, last.first + last.count - added.back(), added.back()});
+    add_rows(cache.sequences[b].runs.back(), added.back(), first, stored);
     for (int64_t i = 0; i < added.back(); ++i) positions.push_back(first + i);
   }
-  all_ = at::cat(rows, 3);
   IndexUpload upload;
-  const size_t starts = upload.add(keys.starts), padded = upload.add(keys.padded()), new_rows = upload.add(positions);
+  const size_t starts = upload.add(ints(keys.starts)), padded = upload.add(keys.padded()),
+               new_rows = upload.add(positions);
   const QueriesUpload every(Ragged(added), lengths, upload);
   std::optional<QueriesUpload> last;
   if (last_only) last.emplace(Ragged(std::vector<int64_t>(lengths.size(), 1)), lengths, upload);
+  std::vector<std::pair<size_t, size_t>> places;
+  for (const auto& rows : stored) places.emplace_back(upload.add(rows.from), upload.add(rows.to));
   upload.send(all_.device());
   const auto sent = [&](const QueriesUpload& of) {
-    return Queries{upload.sent(of.starts).to(at::kInt), upload.sent(of.padded), upload.sent(of.unpadded),
+    return Queries{upload.sent_ints(of.starts), upload.sent(of.padded), upload.sent(of.unpadded),
                    upload.sent(of.before), of.longest};
   };
-  key_starts_B1 = upload.sent(starts).to(at::kInt);
+  key_starts_B1 = upload.sent_ints(starts);
   padded_keys_ = upload.sent(padded);
   new_N = upload.sent(new_rows);
   longest_ = keys.longest;
   every_ = sent(every);
   if (last) last_ = sent(*last);
+  for (size_t i = 0; i < stored.size(); ++i)
+    stored_.push_back({stored[i].memory, upload.sent(places[i].first), upload.sent(places[i].second)});
 }
 
 void CacheWindow::put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP) {
   for (const int64_t which : {0, 1}) {
     const auto& rows = which == 0 ? k_NGP : v_NGP;
-    all_[layer][which].index_copy_(1, new_N, rows.to(all_.scalar_type()).transpose(0, 1));
+    copy_rows_once(all_[layer][which], 1, new_N, rows.to(all_.scalar_type()).transpose(0, 1));
   }
 }
 
@@ -133,17 +165,9 @@ at::Tensor CacheWindow::padded_attention(const at::Tensor& q_NHP, const at::Tens
   return out.transpose(1, 2).reshape({-1, heads, q_NHP.size(2)}).index_select(0, queries.unpadded);
 }
 
-// Runs that follow one another in a block are written with one copy.
 void CacheWindow::write_back() const {
-  const auto rows = all_.index_select(3, new_N);
-  int64_t from = 0;
-  for (size_t next = 0; next < added_.size();) {
-    KvRun run = added_[next++];
-    while (next < added_.size() && added_[next].block == run.block && added_[next].first == run.first + run.count)
-      run.count += added_[next++].count;
-    rows_of_run(run).copy_(rows.narrow(3, from, run.count));
-    from += run.count;
-  }
+  for (const auto& [memory, from_N, to_N] : stored_)
+    copy_rows_once(flattened(memory), 1, to_N, flattened(all_).index_select(1, from_N));
 }
 
 }  // namespace evenkeel::nn::aten

@@ -1,7 +1,8 @@
 /// \file  Implements nn/attention/cached_attention.h with LibTorch's operators, for any device. For one forward pass
-/// the cached keys and values of its sequences are concatenated, layer by layer. New keys and values are written there,
-/// and are copied back to the cache at the end. Dimension names: L layers, B sequences, M cached tokens of all
-/// sequences, N new tokens or queries, H query heads, G key/value heads, P head width.
+/// the cached keys and values of its sequences are concatenated, with one operator for all layers. New keys and values
+/// are written there, and are copied back to the cache at the end, with two operators for each memory of the cache.
+/// Dimension names: L layers, B sequences, M cached tokens of all sequences, N new tokens or queries, H query heads, G
+/// key/value heads, P head width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,6 +42,12 @@ class CacheWindow {
     at::Tensor before_B;          // cached tokens before the first query
     int64_t longest = 0;
   };
+  /// The new tokens that are stored in one memory of the cache.
+  struct Stored {
+    at::Tensor memory;  // [L, 2, G, rows, P]
+    at::Tensor from_N;  // positions in the window
+    at::Tensor to_N;    // rows of the memory
+  };
   at::Tensor padded_attention(const at::Tensor& q_NHP, const at::Tensor& k_MGP, const at::Tensor& v_MGP,
                               const Queries& queries, int64_t window, double soft_cap) const;
 
@@ -50,7 +57,7 @@ class CacheWindow {
   at::Tensor new_N;          // positions of the new tokens
   int64_t longest_ = 0, sequences_ = 0;
   Queries every_, last_;
-  std::vector<KvRun> added_;  // the new tokens of each sequence
+  std::vector<Stored> stored_;
 };
 
 }  // namespace evenkeel::nn::aten

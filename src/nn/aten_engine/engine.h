@@ -10,7 +10,7 @@ namespace evenkeel::nn::aten {
 /// type, and the experts of a layer lie in two stacks.
 class AtenEngine final : public Engine {
  public:
-  bool stacks_experts() const override { return true; }
+  bool stacks_weights() const override { return true; }
   /// Returns the weight in float32 or wider.
   at::Tensor wide_weight(const at::Tensor& stored) const override;
   std::shared_ptr<const PreparedFactors> prepare(const ModelFactors& factors, const Compute& compute) const override;

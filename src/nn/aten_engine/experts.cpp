@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -123,16 +124,16 @@ Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at:
 
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
-                            const SlotNumbers& numbers, at::ScalarType type) {
+                            const SlotNumbers& numbers, at::ScalarType type, bool gradients) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     variable_list all(inputs.begin(), inputs.end());
     all.resize(kAll);
-    all[kX] = all[kX].to(type);
+    if (gradients) all[kX] = all[kX].to(type);
     all[kWeights] = all[kWeights].to(type).contiguous();
     for (const size_t stack : {kGateUp, kDown}) all[stack] = all[stack].to(type);
-    const auto slots = slots_of(all[kExperts], all[kDown].size(0), numbers);
+    const auto slots = slots_of(all[kExperts], all[kDown].size(0), numbers, gradients);
     keep(slots, all);
-    const auto y_TD = through(all).summed(slots, all[kWeights]);
+    const auto y_TD = through(slot_inputs(all[kX], slots, type), all).summed(slots, all[kWeights]);
     ctx->save_for_backward(std::move(all));
     ctx->saved_data["scalings"] = scalings;
     return y_TD;
@@ -141,7 +142,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto all = ctx->get_saved_variables();
-    variable_list out(kInputs + 3);
+    variable_list out(kInputs + 4);
     const auto scalings = ctx->saved_data["scalings"].toDoubleVector();
     const auto slots = slots_in(all);
     const auto& ends = slots.ends_E;
@@ -170,9 +171,8 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 
  private:
   /// Computes the outputs of the experts [S, D], without the routing weights.
-  static Product through(variable_list& all) {
+  static Product through(const at::Tensor& x_SD, variable_list& all) {
     const int64_t width = all[kDown].size(2);
-    const auto x_SD = all[kX].index_select(0, all[kToken]);
     all[kGU] = project(x_SD, all[kGateUp], all[kAGateUp], all[kBGateUp], all[kEnds], all[kXAGateUp]).whole();
     const auto h_SF = at::silu(all[kGU].narrow(1, 0, width)).mul_(all[kGU].narrow(1, width, width));
     return project(h_SF, all[kDown], all[kADown], all[kBDown], all[kEnds], all[kXADown]);
@@ -292,7 +292,10 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   // Autograd accepts no undefined tensors: absent factors are empty tensors.
   for (auto& input : inputs)
     if (!input.defined()) input = at::empty({0}, x_TD.options());
-  return ExpertsNode::apply(at::TensorList(inputs), scalings, numbers, type);
+  const bool gradients =
+      c10::GradMode::is_enabled() &&
+      std::any_of(inputs.begin(), inputs.end(), [](const auto& input) { return input.requires_grad(); });
+  return ExpertsNode::apply(at::TensorList(inputs), scalings, numbers, type, gradients);
 }
 
 }  // namespace evenkeel::nn::aten

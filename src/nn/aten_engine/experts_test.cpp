@@ -220,6 +220,22 @@ TEST(AtenSlots, AreStableAndInverse) {
   }
 }
 
+TEST(AtenSlots, HaveTheSameInputsWithoutWhatOnlyGradientsNeed) {
+  const auto device = testing::test_device();
+  const auto experts_TK = at::tensor({3, 1, 0, 3, 1, 3, 3, 0}, at::kLong).view({4, 2}).to(device);
+  const auto x_TD = testing::random_tensor({4, 5}, 3, at::kFloat).to(device);
+  const auto whole = aten::slots_of(experts_TK, 5), bare = aten::slots_of(experts_TK, 5, {}, /*gradients=*/false);
+  EXPECT_FALSE(bare.token_S.defined() || bare.idle_E11.defined());
+  EXPECT_TRUE(at::equal(bare.order_S, whole.order_S) && at::equal(bare.place_S, whole.place_S));
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    const auto expected = x_TD.to(type).index_select(0, whole.token_S);
+    EXPECT_TRUE(at::equal(aten::slot_inputs(x_TD, whole, type), expected));
+    EXPECT_TRUE(at::equal(aten::slot_inputs(x_TD, bare, type), expected));
+  }
+  const auto many_TK = at::arange(2 * 900).remainder(5).view({900, 2}).to(device);  // too many to repeat
+  EXPECT_TRUE(aten::slots_of(many_TK, 5, {}, false).token_S.defined());
+}
+
 TEST(AtenExperts, RejectWeightsThatAreNotStacked) {
   const Call call(Shape{{9, 16, 8, 4, 2, 5}});
   ExpertWeights weights;

@@ -9,7 +9,8 @@
 namespace evenkeel::nn::aten {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // bytes
+constexpr int64_t kAlignment = 16;     // bytes
+constexpr int64_t kFewChoices = 1024;  // so many rows are copied in less time than an operator starts
 
 /// Returns whether at::_grouped_mm supports `x`: one of its last two strides is 1, the other a multiple of 16 bytes.
 bool fits(const at::Tensor& x) {
@@ -52,23 +53,33 @@ SlotNumbers SlotNumbers::of(int64_t tokens, int64_t top_k, int64_t experts, c10:
           at::arange(experts, index.dtype(sorted_type(experts)))};
 }
 
-Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers) {
+Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers, bool gradients) {
   const int64_t tokens = experts_TK.size(0), top_k = experts_TK.size(1);
   if (!fits(numbers, tokens, top_k, groups))
-    return slots_of(experts_TK, groups, SlotNumbers::of(tokens, top_k, groups, experts_TK.device()));
+    return slots_of(experts_TK, groups, SlotNumbers::of(tokens, top_k, groups, experts_TK.device()), gradients);
   const auto& experts_E = numbers.experts_E;
   const auto [sorted_S, order_S] = at::sort(experts_TK.to(experts_E.scalar_type()).reshape({-1}), /*stable=*/true,
                                             /*dim=*/0, /*descending=*/false);
   Slots slots{.order_S = order_S,
-              .token_S = top_k == 1 ? order_S : at::floor_divide(order_S, top_k),
+              .token_S = top_k == 1                                   ? order_S
+                         : gradients || order_S.size(0) > kFewChoices ? at::floor_divide(order_S, top_k)
+                                                                      : at::Tensor(),
               // The order is a permutation: no place is written twice.
               .place_S = write_once(at::empty_like(order_S), 0, order_S, numbers.choices_S),
               .ends_E = at::searchsorted(sorted_S, experts_E, /*out_int32=*/true, /*right=*/true),
               .begins_T = numbers.begins_T,
               .idle_E11 = {}};
-  if (!sorted_S.is_cpu())
+  if (gradients && !sorted_S.is_cpu())
     slots.idle_E11 = at::searchsorted(sorted_S, experts_E, true, /*right=*/false).eq(slots.ends_E).view({-1, 1, 1});
   return slots;
+}
+
+at::Tensor slot_inputs(const at::Tensor& x_TD, const Slots& slots, at::ScalarType type) {
+  if (slots.token_S.defined()) return x_TD.to(type).index_select(0, slots.token_S);
+  const int64_t choices = slots.order_S.size(0), top_k = choices / x_TD.size(0);
+  const auto repeated = at::empty({x_TD.size(0), top_k, x_TD.size(1)}, x_TD.options().dtype(type));
+  repeated.copy_(x_TD.unsqueeze(1).expand_as(repeated));
+  return repeated.view({choices, -1}).index_select(0, slots.order_S);
 }
 
 at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Tensor& ends_E) {

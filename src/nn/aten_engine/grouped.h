@@ -18,11 +18,13 @@ namespace evenkeel::nn::aten {
 /// Token-choices sorted by expert. The choices of one expert keep the order of their tokens.
 struct Slots {
   at::Tensor order_S;   ///< int64, the token-choice t K + k of each slot
-  at::Tensor token_S;   ///< int64, the token t of each slot
+  at::Tensor token_S;   ///< int64, the token t of each slot; undefined without gradients (slot_inputs())
   at::Tensor place_S;   ///< int64, the slot of each token-choice
   at::Tensor ends_E;    ///< int32, the end of the slots of each expert
   at::Tensor begins_T;  ///< int64, the first token-choice of each token
-  at::Tensor idle_E11;  ///< bool, whether an expert has no slot; undefined on a CPU, whose operators do not need it
+  at::Tensor
+      idle_E11;  ///< bool, whether an expert has no slot; undefined without gradients, and on a CPU, whose operators do
+                 ///< not need it
 };
 
 /// Index tensors that depend on the sizes of a routing only, so that all layers of a pass share them.
@@ -35,7 +37,12 @@ struct SlotNumbers {
 
 /// Sorts the token-choices of a routing. \param experts_TK  [T, K] int64, each below `groups`
 /// \param numbers  made by SlotNumbers::of(); if it is empty or of other sizes, it is ignored and made here
-Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers = {});
+/// \param gradients  false: members that only gradients need stay undefined
+Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& numbers = {}, bool gradients = true);
+
+/// Returns the input of each slot, x[token_S]. Without token_S, the tokens are repeated for their choices and ordered
+/// by slot, which needs no operator for token_S. \return [S, D] in `type`
+at::Tensor slot_inputs(const at::Tensor& x_TD, const Slots& slots, at::ScalarType type);
 
 /// Computes y[s] = x[s] w[e], where e is the group of slot s.
 /// \param x_SI    rows sorted by group: those of group e end at ends_E[e]

@@ -55,16 +55,18 @@ class RotaryUpload {
       : width_(head_width) {
     const auto known = distinct(positions_R);
     const auto table = rotary_table(at::tensor(known, at::kLong), head_width, rope);
-    const auto both = at::cat({table.cos, table.sin}, 1);
-    table_ = upload.add({both.const_data_ptr<float>(), static_cast<size_t>(both.numel())});
+    const int64_t half = head_width / 2;
+    const auto all = at::cat({table.cos, table.sin, -table.sin.narrow(1, 0, half), table.sin.narrow(1, 0, half)}, 1);
+    table_ = upload.add(std::span(all.const_data_ptr<float>(), static_cast<size_t>(all.numel())));
     std::vector<int64_t> rows;
     for (const int64_t position : positions_R)
       rows.push_back(std::lower_bound(known.begin(), known.end(), position) - known.begin());
     rows_ = upload.add(rows);
   }
-  RotaryTable sent(const IndexUpload& upload) const {
-    const auto both_RP = upload.sent_floats(table_).view({-1, 2 * width_}).index_select(0, upload.sent(rows_));
-    return {both_RP.narrow(1, 0, width_), both_RP.narrow(1, width_, width_)};
+  void put_sent(const IndexUpload& upload, Layout& layout) const {
+    const auto all_RP = upload.sent_floats(table_).view({-1, 3 * width_}).index_select(0, upload.sent(rows_));
+    layout.rotary.push_back({all_RP.narrow(1, 0, width_), all_RP.narrow(1, width_, width_)});
+    layout.signed_sin.push_back(all_RP.narrow(1, 2 * width_, width_));
   }
 
  private:
@@ -80,7 +82,7 @@ Layout Layout::of(const data::PackedBatch& batch, int64_t head_width, std::span<
   layout.offsets = batch.offsets;
   layout.longest = longest_of(batch.offsets);
   IndexUpload upload;
-  const size_t ids = upload.add(numbers(batch.ids)), starts = upload.add(layout.offsets);
+  const size_t ids = upload.add(numbers(batch.ids)), starts = upload.add(ints(layout.offsets));
   std::vector<RotaryUpload> tables;
   for (const auto& rope : ropes) tables.emplace_back(numbers(batch.positions), head_width, rope, upload);
   const int64_t tokens = batch.tokens(), padded_rows = batch.sequences() * layout.longest;
@@ -94,8 +96,8 @@ Layout Layout::of(const data::PackedBatch& batch, int64_t head_width, std::span<
   }
   upload.send(device);
   layout.ids_R = upload.sent(ids);
-  for (const auto& table : tables) layout.rotary.push_back(table.sent(upload));
-  layout.starts_B1 = upload.sent(starts).to(at::kInt);
+  for (const auto& table : tables) table.put_sent(upload, layout);
+  layout.starts_B1 = upload.sent_ints(starts);
   layout.padded = padded.sent(upload);
   layout.unpadded = unpadded.sent(upload);
   if (copies) layout.copies = copies->sent(upload), layout.firsts = firsts->sent(upload);

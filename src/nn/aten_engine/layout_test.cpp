@@ -26,6 +26,8 @@ TEST(AtenLayout, HasTheRotaryTableOfTheCpu) {
           const auto expected = rotary_table(batch.positions, width, ropes[i]);
           EXPECT_TRUE(at::equal(layout.rotary[i].cos.cpu(), expected.cos)) << width << ' ' << positions.size();
           EXPECT_TRUE(at::equal(layout.rotary[i].sin.cpu(), expected.sin)) << width << ' ' << positions.size();
+          const auto halves = expected.sin.chunk(2, 1);
+          EXPECT_TRUE(at::equal(layout.signed_sin[i].cpu(), at::cat({-halves[0], halves[1]}, 1))) << width;
         }
       }
 }
@@ -44,16 +46,35 @@ TEST(AtenRows, WriteOncePutsEachValueInItsPlaceAndLeavesTheSwitchAsItWas) {
   at::globalContext().setDeterministicAlgorithms(before, false);
 }
 
+TEST(AtenRows, WriteOncePutsOneValueAndCopiesRows) {
+  const auto device = testing::test_device();
+  const bool before = at::globalContext().deterministicAlgorithms();
+  for (const bool deterministic : {false, true}) {
+    at::globalContext().setDeterministicAlgorithms(deterministic, false);
+    const auto index = at::tensor({2, 0}, at::kLong).view({2, 1}).to(device);
+    const auto marks = nn::write_once(at::ones({2, 3}).to(device), 1, index, 7);
+    EXPECT_TRUE(at::equal(marks.cpu(), at::tensor({1.f, 1.f, 7.f, 7.f, 1.f, 1.f}).view({2, 3})));
+    auto rows = at::zeros({2, 4}).to(device);
+    nn::copy_rows_once(rows, 1, at::tensor({3, 1}, at::kLong).to(device), at::arange(1.f, 5.f).view({2, 2}).to(device));
+    EXPECT_TRUE(at::equal(rows.cpu(), at::tensor({0.f, 2.f, 0.f, 1.f, 0.f, 4.f, 0.f, 3.f}).view({2, 4})));
+    EXPECT_EQ(at::globalContext().deterministicAlgorithms(), deterministic);
+  }
+  at::globalContext().setDeterministicAlgorithms(before, false);
+}
+
 TEST(AtenRows, AnUploadCarriesIndicesAndFloats) {
   aten::IndexUpload upload;
   const std::vector<int64_t> indices{5, -1, 1L << 40};
   const std::vector<float> floats{0.25f, -3.f, 1e-30f};
-  const size_t first = upload.add(indices), second = upload.add(floats), third = upload.add(indices);
+  const std::vector<int32_t> ints{7, -2, 1 << 30, 4, 0};
+  const size_t first = upload.add(indices), second = upload.add(floats), third = upload.add(indices),
+               fourth = upload.add(ints);
   upload.send(testing::test_device());
   const auto expected = at::tensor(indices, at::kLong);
   EXPECT_TRUE(at::equal(upload.sent(first).cpu(), expected));
   EXPECT_TRUE(at::equal(upload.sent(third).cpu(), expected));
-  EXPECT_TRUE(at::equal(upload.sent_floats(second).cpu(), at::tensor({0.25f, -3.f, 1e-30f, 0.f})));
+  EXPECT_TRUE(at::equal(upload.sent_floats(second).cpu(), at::tensor({0.25f, -3.f, 1e-30f})));
+  EXPECT_TRUE(at::equal(upload.sent_ints(fourth).cpu(), at::tensor(ints, at::kInt)));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/plain/error.h"
+#include "nn/aten_engine/products.h"
 #include "nn/dense/gradients.h"
 
 namespace evenkeel::nn::aten {
@@ -34,11 +35,13 @@ bool present(const at::Tensor& factor) { return factor.numel() > 0; }
 
 struct LinearNode : torch::autograd::Function<LinearNode> {
   static variable_list forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
-                               at::ScalarType type) {
+                               at::ScalarType type, bool contiguous) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
-    variable_list saved(inputs.begin(), inputs.end()), outputs;
+    variable_list saved(inputs.begin(), inputs.end()), weights;
     saved[0] = inputs[0].to(type);
-    for (size_t p = 0; p < scalings.size(); ++p) outputs.push_back(project(saved, p, scalings[p]));
+    for (size_t p = 0; p < scalings.size(); ++p) weights.push_back(saved[input_of(p, kProjectionWeight)]);
+    auto outputs = products(saved[0], weights, contiguous);
+    for (size_t p = 0; p < scalings.size(); ++p) add_factors(saved, p, scalings[p], outputs[p]);
     ctx->save_for_backward(std::move(saved));
     ctx->saved_data["scalings"] = scalings;
     return outputs;
@@ -50,16 +53,15 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     const auto scalings = ctx->saved_data["scalings"].toDoubleVector();
     variable_list out(input_of(scalings.size(), kProjectionWeight));
     for (size_t p = 0; p < scalings.size(); ++p) project_back(ctx, saved, p, scalings[p], grads[p].contiguous(), out);
-    out.resize(out.size() + 2);  // the arguments after the tensors
+    out.resize(out.size() + 3);  // the arguments after the tensors
     return out;
   }
 
  private:
-  /// Returns y of a projection, and appends x A^T to `saved`.
-  static at::Tensor project(variable_list& saved, size_t p, double scaling) {
+  /// Adds the low-rank terms of a projection to its output, and appends x A^T to `saved`.
+  static void add_factors(variable_list& saved, size_t p, double scaling, at::Tensor& y_TO) {
     const auto tensor = [&](ProjectionTensor which) { return saved[input_of(p, which)]; };
     const auto x_TI = saved[0];
-    auto y_TO = at::mm(x_TI, tensor(kProjectionWeight).to(x_TI.scalar_type()).t());
     at::Tensor xa_TR;
     if (present(tensor(kConvertedA))) {
       xa_TR = at::mm(x_TI, tensor(kConvertedA).t());
@@ -68,7 +70,6 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     if (present(tensor(kConvertedChangeA)))
       y_TO.addmm_(at::mm(x_TI, tensor(kConvertedChangeA).t()), tensor(kConvertedChangeB).t());
     saved.push_back(xa_TR);
-    return y_TO;
   }
 
   static void project_back(const AutogradContext* ctx, const variable_list& saved, size_t p, double scaling,
@@ -153,11 +154,13 @@ Projection projection_of(const FrozenWeight& weight, const lora::SiteFactors& fa
 std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const Projection> projections, at::ScalarType type) {
   variable_list inputs{x_TI};
   std::vector<double> scalings;
+  bool normed = false;
   for (const auto& projection : projections) {
     append_inputs(projection, type, inputs);
     scalings.push_back(projection.adapter.scaling);
+    normed = normed || projection.normed;
   }
-  return LinearNode::apply(at::TensorList(inputs), scalings, type);
+  return LinearNode::apply(at::TensorList(inputs), scalings, type, normed);
 }
 
 }  // namespace evenkeel::nn::aten

@@ -31,6 +31,7 @@ lora::AdapterState converted_factors(const lora::AdapterState* state, at::Scalar
 struct Projection {
   at::Tensor w_OI;  ///< gets a gradient if it requires one
   LinearFactors adapter{}, change{};
+  bool normed = false;  ///< LinearLayer::normed
 };
 
 /// Returns the weight and the factors of a layer, which share its storage. A core is multiplied into B.
@@ -40,8 +41,9 @@ Projection projection_of(const FrozenWeight& weight, const lora::SiteFactors& fa
                          const lora::SiteFactors& converted);
 
 /// Computes y = x W^T + scaling (x A^T) B^T, plus the term of the change, for each projection of one input, as one
-/// autograd node. The gradients of the input are summed in the products. Saved for backward: x, x A^T and the factors
-/// in `type`. \param x_TI  [T, I], any float type \param type  of the products \return [T, O] in `type` each
+/// autograd node. Weights that lie in one stack are multiplied together (nn/aten_engine/products.h). The gradients of
+/// the input are summed in the products. Saved for backward: x, x A^T and the factors in `type`.
+/// \param x_TI  [T, I], any float type \param type  of the products \return [T, O] in `type` each
 std::vector<at::Tensor> linears(const at::Tensor& x_TI, std::span<const Projection> projections, at::ScalarType type);
 
 }  // namespace evenkeel::nn::aten

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "nn/aten_engine/attention.h"
+#include "nn/aten_engine/core_products.h"
 #include "nn/aten_engine/linear.h"
 #include "nn/aten_engine/norm.h"
 #include "nn/aten_engine/routing.h"
@@ -21,9 +22,11 @@ const lora::LoraFactors* factors_in(const lora::AdapterState& state, const std::
 
 }  // namespace
 
-PassFactors::PassFactors(const ModelFactors& factors, const Compute& compute) : experts(factors.layers) {
+PassFactors::PassFactors(const ModelFactors& factors, const Compute& compute)
+    : multiplied(with_cores_multiplied(factors.adapters)), experts(factors.layers) {
   const auto type = compute.inner == at::kFloat ? factors.activations : compute.inner;
   adapters = converted_factors(factors.adapters, type);
+  adapters.merge(converted_factors(&multiplied, type));
   change = converted_factors(factors.base_change, type);
   for (size_t i = 0; i < factors.layers; ++i)
     if (const auto layer = factors.experts(i)) experts[i] = layer_factors(layer->weights, layer->factors);
@@ -48,7 +51,10 @@ std::vector<at::Tensor> AtenPass::linears(const at::Tensor& x_RI, std::span<cons
     const auto converted =
         exact ? lora::SiteFactors{}
               : lora::SiteFactors{factors_in(factors().adapters, layer.site), factors_in(factors().change, layer.site)};
-    projections.push_back(projection_of(layer.weight, layer.factors, converted));
+    const auto* multiplied = factors_in(factors().multiplied, layer.site);
+    const lora::SiteFactors given{multiplied ? multiplied : layer.factors.adapter, layer.factors.change};
+    projections.push_back(projection_of(layer.weight, given, converted));
+    projections.back().normed = layer.normed;
   }
   return aten::linears(x_RI, projections, exact ? x_RI.scalar_type() : inner_type(x_RI, in_.compute));
 }
@@ -79,8 +85,9 @@ at::Tensor AtenPass::packed(const at::Tensor& q, const at::Tensor& k, const at::
 
 at::Tensor AtenPass::cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                             const AttentionSteps& steps, bool only_last) const {
-  window_->put(layer, k, v);
-  return window_->attend(layer, q, only_last, steps.window, steps.soft_cap);
+  const auto [q_steps, k_steps] = apply_steps_together(q, k, steps, layout_);
+  window_->put(layer, k_steps, aten::apply_steps(v, steps.v));
+  return window_->attend(layer, q_steps, only_last, steps.window, steps.soft_cap);
 }
 
 at::Tensor AtenPass::of_tokens(const at::Tensor& x_R) const {

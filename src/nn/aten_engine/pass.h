@@ -16,6 +16,7 @@ namespace evenkeel::nn::aten {
 struct PassFactors final : PreparedFactors {
   PassFactors(const ModelFactors& factors, const Compute& compute);
 
+  lora::AdapterState multiplied;        ///< with_cores_multiplied(): in the place of the adapters that were given
   lora::AdapterState adapters, change;  ///< of dense layers; absent sites are converted where they are used
   std::vector<LayerFactors> experts;    ///< packed, one entry per layer
 };

@@ -31,8 +31,8 @@ struct Selection {
 // Adds phi to the raw top N and selects the top K of the result.
 Selection among_candidates(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
   const auto candidates = ranked(logits_TE).narrow(1, 0, options.num_candidates);
-  const auto added_TE = at::zeros_like(logits_TE).scatter_(1, candidates, 1);
-  const auto m_TE = at::addcmul(logits_TE, added_TE, phi_E);  // exact: a factor is 0 or 1
+  const auto added_TE = write_once(at::zeros_like(logits_TE), 1, candidates, 1);  // candidates differ
+  const auto m_TE = at::addcmul(logits_TE, added_TE, phi_E);                      // exact: a factor is 0 or 1
   return {m_TE, ranked(m_TE).narrow(1, 0, options.top_k), added_TE};
 }
 

@@ -40,17 +40,31 @@ struct GatherNode : torch::autograd::Function<GatherNode> {
 
 }  // namespace
 
+std::vector<int32_t> ints(std::span<const int64_t> values) {
+  std::vector<int32_t> result;
+  for (const int64_t value : values) result.push_back(static_cast<int32_t>(value));
+  return result;
+}
+
 size_t IndexUpload::add(std::span<const int64_t> values) {
   values_.insert(values_.end(), values.begin(), values.end());
   begins_.push_back(static_cast<int64_t>(values_.size()));
-  return begins_.size() - 2;
+  counts_.push_back(std::ssize(values));
+  return counts_.size() - 1;
 }
 
-size_t IndexUpload::add(std::span<const float> values) {
+/// Adds numbers of 32 bits, two in the place of one of 64.
+template <typename T>
+size_t IndexUpload::add_pairs(std::span<const T> values) {
   std::vector<int64_t> pairs((values.size() + 1) / 2, 0);
   std::memcpy(pairs.data(), values.data(), values.size_bytes());
-  return add(pairs);
+  const size_t number = add(pairs);
+  counts_[number] = std::ssize(values);
+  return number;
 }
+
+size_t IndexUpload::add(std::span<const int32_t> values) { return add_pairs(values); }
+size_t IndexUpload::add(std::span<const float> values) { return add_pairs(values); }
 
 void IndexUpload::send(c10::Device device) {
   all_ = at::empty({static_cast<int64_t>(values_.size())},
@@ -61,7 +75,13 @@ void IndexUpload::send(c10::Device device) {
 
 at::Tensor IndexUpload::sent(size_t number) const { return all_.slice(0, begins_[number], begins_[number + 1]); }
 
-at::Tensor IndexUpload::sent_floats(size_t number) const { return sent(number).view(at::kFloat); }
+at::Tensor IndexUpload::sent_ints(size_t number) const {
+  return sent(number).view(at::kInt).narrow(0, 0, counts_[number]);
+}
+
+at::Tensor IndexUpload::sent_floats(size_t number) const {
+  return sent(number).view(at::kFloat).narrow(0, 0, counts_[number]);
+}
 
 RowIndexUpload::RowIndexUpload(std::span<const int64_t> from_N, int64_t rows, IndexUpload& upload)
     : from_(upload.add(from_N)) {

@@ -18,21 +18,30 @@ struct RowIndex {
   bool defined() const { return from_N.defined(); }
 };
 
+/// Converts indices to int32. REQUIRES that they fit.
+std::vector<int32_t> ints(std::span<const int64_t> values);
+
 /// Copies several index arrays to a device with one asynchronous copy. Usage: add() all, send(), then sent().
 class IndexUpload {
  public:
-  /// Adds an array. \return its number for sent() or sent_floats()
+  /// Adds an array. \return its number for the function that returns it
   size_t add(std::span<const int64_t> values);
+  size_t add(std::span<const int32_t> values);
   size_t add(std::span<const float> values);
   /// Starts the copy of all arrays.
   void send(c10::Device device);
   /// Returns a view of array `number` on the device, int64. REQUIRES send().
   at::Tensor sent(size_t number) const;
-  /// Returns a view of an array of floats, followed by a zero if their number is odd. REQUIRES send().
+  /// Returns a view of an array of int32 or of floats. REQUIRES send().
+  at::Tensor sent_ints(size_t number) const;
   at::Tensor sent_floats(size_t number) const;
 
  private:
+  template <typename T>
+  size_t add_pairs(std::span<const T> values);
+
   std::vector<int64_t> values_, begins_{0};
+  std::vector<int64_t> counts_{};  // of the elements of each array
   at::Tensor all_;
 };
 

@@ -97,11 +97,12 @@ struct AttentionScratch {
 template <typename T>
 const T* rows_of(const RunQueries& part, const KvShape& shape, int64_t layer, int64_t which, int64_t head,
                  AttentionScratch<T>& scratch) {
-  const auto& block = *part.run->block;
-  const int64_t at = (((layer * 2 + which) * shape.heads + head) * block.capacity + part.run->first) * shape.width;
-  if (shape.type != at::kBFloat16) return static_cast<const T*>(block.all.const_data_ptr()) + at;
+  const auto& memory = part.run->block->memory;
+  const int64_t rows = memory.size(3), of_head = (layer * 2 + which) * shape.heads + head;
+  const int64_t at = (of_head * rows + part.run->first_row()) * shape.width;
+  if (shape.type != at::kBFloat16) return static_cast<const T*>(memory.const_data_ptr()) + at;
   T* widened = scratch.widened.at_least(part.keys * shape.width);
-  kernels::widen(static_cast<const at::BFloat16*>(block.all.const_data_ptr()) + at, at::kBFloat16, widened,
+  kernels::widen(static_cast<const at::BFloat16*>(memory.const_data_ptr()) + at, at::kBFloat16, widened,
                  part.keys * shape.width);
   return widened;
 }
@@ -218,11 +219,11 @@ template <typename T>
 void store_sequence(const T* rows_LGP, int64_t tokens, const KvSequence& sequence, const KvShape& shape, int64_t layer,
                     int64_t which) {
   const auto& run = sequence.runs.back();
-  const int64_t first = run.first + run.count - tokens;
+  const int64_t first = run.first_row() + run.count - tokens, memory_rows = run.block->memory.size(3);
   const auto bytes = static_cast<int64_t>(at::elementSize(shape.type));
-  auto* all = static_cast<char*>(run.block->all.mutable_data_ptr());
+  auto* all = static_cast<char*>(run.block->memory.mutable_data_ptr());
   for (int64_t head = 0; head < shape.heads; ++head) {
-    const int64_t row = ((layer * 2 + which) * shape.heads + head) * run.block->capacity + first;
+    const int64_t row = ((layer * 2 + which) * shape.heads + head) * memory_rows + first;
     for (int64_t t = 0; t < tokens; ++t)
       store_row(rows_LGP + (t * shape.heads + head) * shape.width, shape.type, all + (row + t) * shape.width * bytes,
                 shape.width);

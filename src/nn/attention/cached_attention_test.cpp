@@ -55,8 +55,7 @@ at::Tensor expected(const std::vector<Part>& parts) {
 KvCache cache_with_capacities(std::initializer_list<int64_t> capacities, at::ScalarType type = at::kDouble) {
   KvCache cache(shape_of(type));
   cache.sequences.resize(capacities.size());
-  size_t b = 0;
-  for (const int64_t tokens : capacities) cache.open(b++, tokens);
+  cache.open(std::vector<int64_t>(capacities));
   return cache;
 }
 

@@ -3,14 +3,18 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/plain/error.h"
 
 namespace evenkeel::nn {
+namespace {
 
-KvBlock::KvBlock(const KvShape& shape, int64_t tokens)
-    : all(at::empty({shape.layers, 2, shape.heads, tokens, shape.width}, at::device(shape.device).dtype(shape.type))),
-      capacity(tokens) {}
+at::Tensor memory_of(const KvShape& shape, int64_t rows) {
+  return at::empty({shape.layers, 2, shape.heads, rows, shape.width}, at::device(shape.device).dtype(shape.type));
+}
+
+}  // namespace
 
 int64_t KvSequence::length() const {
   int64_t tokens = 0;
@@ -29,11 +33,17 @@ KvSequence KvSequence::prefix(int64_t tokens) const {
   return result;
 }
 
-void KvCache::open(size_t sequence, int64_t tokens) { open({&sequence, 1}, tokens); }
+void KvCache::open(std::span<const int64_t> tokens) {
+  EK_CHECK(tokens.size() == sequences.size(), kShape, "room for ", tokens.size(), " sequences in a cache of ",
+           sequences.size());
+  const auto memory = memory_of(shape_, std::accumulate(tokens.begin(), tokens.end(), int64_t{0}));
+  int64_t first = 0;
+  for (size_t b = 0; b < tokens.size(); first += tokens[b++])
+    sequences[b].append_block = std::make_shared<KvBlock>(KvBlock{memory, first, tokens[b]});
+}
 
-void KvCache::open(std::span<const size_t> sequence_ids, int64_t tokens) {
-  const auto append_block = std::make_shared<KvBlock>(shape_, tokens);
-  for (const size_t sequence : sequence_ids) sequences[sequence].append_block = append_block;
+void KvCache::open(size_t sequence, int64_t tokens) {
+  sequences[sequence].append_block = std::make_shared<KvBlock>(KvBlock{memory_of(shape_, tokens), 0, tokens});
 }
 
 void KvCache::extend(std::span<const int64_t> offsets) {

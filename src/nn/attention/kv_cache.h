@@ -5,8 +5,8 @@
 ///
 /// Example:  KvCache cache(shape);
 ///           cache.sequences.resize(2);
-///           cache.open(0, 40);  cache.open(1, 25);   // memory for 40 and 25 tokens; a forward pass fills it
-///           cache.select({1, 1, 0});                 // the first two share the rows of sequence 1
+///           cache.open(std::vector<int64_t>{40, 25});  // room for 40 and 25 tokens; a forward pass fills it
+///           cache.select({1, 1, 0});                   // the first two share the rows of sequence 1
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,11 +40,12 @@ struct KvShape {
   int64_t token_bytes() const { return 2 * layers * heads * width * static_cast<int64_t>(at::elementSize(type)); }
 };
 
-/// Memory for the keys and values of `capacity` tokens in all layers. The rows of one head are contiguous.
+/// Room for the keys and values of `capacity` tokens in all layers: rows of a memory, which several blocks may share.
+/// The rows of one head are contiguous.
 struct KvBlock {
-  KvBlock(const KvShape& shape, int64_t capacity);
-  at::Tensor all;  ///< [layers, 2, G, capacity, P]: keys, then values
-  int64_t capacity, used = 0;
+  at::Tensor memory;      ///< [layers, 2, G, rows, P]: keys, then values
+  int64_t first_row = 0;  ///< of the block in the memory
+  int64_t capacity = 0, used = 0;
 };
 
 /// Rows [first, first + count) of a block.
@@ -52,6 +53,8 @@ struct KvRun {
   std::shared_ptr<KvBlock> block;
   int64_t first = 0, count = 0;
   bool operator==(const KvRun&) const = default;
+  /// Returns the first row in the memory of the block.
+  int64_t first_row() const { return block->first_row + first; }
 };
 
 /// One cached sequence.
@@ -73,11 +76,11 @@ class KvCache {
   std::vector<KvSequence> sequences;
 
   const KvShape& shape() const { return shape_; }
-  /// Allocates memory for `tokens` more tokens of a sequence: tokens * shape().token_bytes() bytes. Pages are touched
-  /// when tokens are written.
+  /// Allocates one memory with room for `tokens[b]` more tokens of each sequence b. A token takes shape().token_bytes()
+  /// bytes. Pages are touched when tokens are written. \throws kShape unless there is one number for each sequence
+  void open(std::span<const int64_t> tokens);
+  /// Allocates a memory with room for `tokens` more tokens of one sequence.
   void open(size_t sequence, int64_t tokens);
-  /// Allocates one block to which several sequences append, for the beams of a search.
-  void open(std::span<const size_t> sequence_ids, int64_t tokens);
   /// Appends offsets[b + 1] - offsets[b] uninitialised rows to each sequence b. \throws kShape unless there are as many
   /// sequences as in the cache; kInternal if the block of a sequence is full
   void extend(std::span<const int64_t> offsets);

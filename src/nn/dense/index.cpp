@@ -38,4 +38,14 @@ at::Tensor write_once(at::Tensor to, int64_t dim, const at::Tensor& index, const
   return to.scatter_(dim, index, values);
 }
 
+at::Tensor write_once(at::Tensor to, int64_t dim, const at::Tensor& index, const at::Scalar& value) {
+  const AnyAlgorithm any_algorithm;
+  return to.scatter_(dim, index, value);
+}
+
+void copy_rows_once(at::Tensor to, int64_t dim, const at::Tensor& index_N, const at::Tensor& from) {
+  const AnyAlgorithm any_algorithm;
+  to.index_copy_(dim, index_N, from);
+}
+
 }  // namespace evenkeel::nn

@@ -25,8 +25,9 @@ class Engine {
 
   // --- how a model stores its weights
 
-  /// Returns whether the matrices of a layer's experts must be views of two stacks (ExpertWeights).
-  virtual bool stacks_experts() const = 0;
+  /// Returns whether weights with the same input lie in one stack, so that one product computes them: the matrices of a
+  /// layer's experts (ExpertWeights), which must, and those of queries, keys and values.
+  virtual bool stacks_weights() const = 0;
   /// Returns the weight of a norm or a router in the type in which the engine reads it.
   virtual at::Tensor wide_weight(const at::Tensor& stored) const = 0;
 

@@ -2,31 +2,32 @@
 
 #include <ATen/ATen.h>
 
+#include "base/system/transfers.h"
+
 namespace evenkeel::nn {
 namespace {
 
 /// Returns the row of each sequence's last token, [B].
-at::Tensor last_rows(std::span<const int64_t> offsets) {
+at::Tensor last_rows(std::span<const int64_t> offsets, c10::Device device) {
   std::vector<int64_t> rows;
   for (size_t b = 1; b < offsets.size(); ++b) rows.push_back(offsets[b] - 1);
-  return at::tensor(rows, at::kLong);
+  return uploaded(rows, device);
 }
 
 }  // namespace
 
 Pass::Pass(const PassInput& input) : in_(input) {
-  if (in_.last_only) last_rows_B_ = last_rows(in_.batch.offsets).to(in_.device);  // before the layers: it waits
+  if (in_.last_only) last_rows_B_ = last_rows(in_.batch.offsets, in_.device);
 }
 
 at::Tensor Pass::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                            const AttentionSteps& steps, bool only_last) const {
-  if (!in_.cache) return packed(q, k, v, steps);
-  return cached(apply_steps(q, steps.q), apply_steps(k, steps.k), apply_steps(v, steps.v), layer, steps, only_last);
+  return in_.cache ? cached(q, k, v, layer, steps, only_last) : packed(q, k, v, steps);
 }
 
 void Pass::record(const std::string& layer, const at::Tensor& logits_RE, const at::Tensor& experts_RK) {
   if (in_.routing.empty()) return;
-  const auto logits_TE = logits_RE.requires_grad() ? of_tokens(logits_RE) : at::Tensor();
+  const auto logits_TE = in_.records_logits && logits_RE.requires_grad() ? of_tokens(logits_RE) : at::Tensor();
   auto into = in_.routing.begin();
   int64_t begin = 0;
   for (const auto& end : in_.batch.micro_batch_ends()) {

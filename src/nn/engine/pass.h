@@ -28,6 +28,7 @@ struct LinearLayer {
   const FrozenWeight& weight;
   const std::string& site;  ///< name of the factors in the states of ModelFactors; empty: no factors
   lora::SiteFactors factors{};
+  bool normed = false;  ///< whether a norm reads the output, which should then be contiguous
 };
 
 /// The experts of a layer and their low-rank terms. Borrows the weights.
@@ -67,6 +68,7 @@ struct PassInput {
   std::shared_ptr<const PreparedFactors> factors{};  ///< of Engine::prepare(); null where the engine has none
   /// Output: the routing of each micro-batch, one entry per micro-batch of the batch; empty: not recorded.
   std::span<RoutingByLayer> routing{};
+  bool records_logits = true;  ///< RouterOptions::records_logits
 };
 
 /// One forward pass. Call the layers in their order, then end(). For one thread.
@@ -115,7 +117,7 @@ class Pass {
   /// Computes attention without a cache.
   virtual at::Tensor packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const AttentionSteps& steps) const = 0;
-  /// Stores keys and values, and computes attention over the cache. The steps are applied but for window and cap.
+  /// Applies the steps, stores keys and values, and computes attention over the cache.
   virtual at::Tensor cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                             const AttentionSteps& steps, bool only_last) const = 0;
   /// Returns the values of the tokens, which may share rows. \param x_R  [R, ...] \return [T, ...]

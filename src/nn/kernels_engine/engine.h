@@ -9,7 +9,7 @@ namespace evenkeel::nn {
 /// Computes with the layers of nn/dense, nn/attention and nn/moe. Supports int8 weights.
 class KernelsEngine final : public Engine {
  public:
-  bool stacks_experts() const override { return false; }
+  bool stacks_weights() const override { return false; }
   at::Tensor wide_weight(const at::Tensor& stored) const override { return stored; }
   std::shared_ptr<const PreparedFactors> prepare(const ModelFactors&, const Compute&) const override { return nullptr; }
   std::unique_ptr<Pass> begin(const PassInput& input) const override;

@@ -53,8 +53,9 @@ bool KernelsPass::begins_sequences() const {
   return true;
 }
 
-at::Tensor KernelsPass::cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+at::Tensor KernelsPass::cached(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in, int64_t layer,
                                const AttentionSteps& steps, bool only_last) const {
+  const auto q = apply_steps(q_in, steps.q), k = apply_steps(k_in, steps.k), v = apply_steps(v_in, steps.v);
   const std::span<const int64_t> offsets = in_.batch.offsets;
   store_keys(k.contiguous(), v.contiguous(), offsets, *in_.cache, layer);
   if (!only_last && begins_sequences())

@@ -47,13 +47,15 @@ struct RouterOptions {
   GateNorm gate_norm = GateNorm::kCheckpoint;
   int64_t num_candidates = 0;  ///< N_p, 0 .. E; 0 switches modulation off
   ModulationMode mode = ModulationMode::kCandidate;
-  TensorMap modulation{};     ///< MoE layer -> phi [E] float32, may require a gradient
-  at::Tensor output_scale{};  ///< [1], multiplies every MoE layer's output, may require a gradient; undefined: 1
+  TensorMap modulation{};      ///< MoE layer -> phi [E] float32, may require a gradient
+  at::Tensor output_scale{};   ///< [1], multiplies every MoE layer's output, may require a gradient; undefined: 1
+  bool records_logits = true;  ///< whether RoutingStats::router_logits is recorded, for a loss that reads it
 };
 
 /// The statistics of one MoE layer and one micro-batch that a forward call returns.
 struct RoutingStats {
-  at::Tensor router_logits;  ///< [T, E] raw scores s, differentiable; undefined if they require no gradient
+  at::Tensor router_logits;  ///< [T, E] raw scores s, differentiable; undefined if they require no gradient or are not
+                             ///< recorded (RouterOptions::records_logits)
   /// [E] int64, how often each expert was selected. Each token of the micro-batch counts K times, also if it shares its
   /// computed row with others.
   at::Tensor counts;
