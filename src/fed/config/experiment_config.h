@@ -136,8 +136,8 @@ struct ModelSection {
   /// \param place_of  returns " (file, line)" of a key, for error messages
   /// \throws kConfig
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
-  /// Replaces "auto" in device, engine, compute_dtype (settle_products()) and graphs. \throws kConfig as check_engine(),
-  /// and when graphs are asked for and cannot be recorded
+  /// Replaces "auto" in device, engine, compute_dtype (settle_products()) and graphs.
+  /// \throws kConfig as check_engine(), and when graphs are asked for and cannot be recorded
   void settle(const MachineChoices& machine);
   /// Replaces graphs "auto". \param why_not  MachineChoices::no_graphs \throws kConfig when "on" is not possible
   void settle_graphs(const std::string& why_not);
