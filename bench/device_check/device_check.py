@@ -10,7 +10,7 @@ to `workers` take about five minutes and say what bounds a step:
     launch     what starting work costs: an empty kernel, an operator, a product, a grouped product, a node of a graph
     profile    training steps by operator: launches, time on the host and on the device
     methods    steps of FedIT, UB-SMoE, SMoE-LLB and HetLoRA
-    replay     a graph of expert layers beside the same operators, bit for bit, under routing that changes
+    replay     steps with recorded passes and operator by operator: time, and the same adapter
     workers    1, 2 and 4 processes on one GPU: seconds, and the same adapter
     ceilings   the limits of the GPU: copy, product, grouped products of 4, 64 and 512 rows
     generate   greedy answers to prompts: time and memory by batch and experts per token, and the peer's generate()

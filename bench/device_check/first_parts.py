@@ -11,6 +11,8 @@ from figures import adapter_hash, require
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 METHODS = ("fedit", "ub-smoe", "smoe-llb", "hetlora")
 WORKERS = (1, 2, 4)
+# The one graph of the second is that of the program's first trial.
+REPLAYS = (("replayed", "on", {}), ("padded", "on", {"EVENKEEL_MOST_GRAPHS": 1}), ("plain", "off", {}))
 ROWS_OF_STEP = 16  # of bench/device_check/round.toml
 WORKSPACES = (":4096:8", "unset", ":16:8")  # the first is the program's
 
@@ -74,18 +76,20 @@ def steps_of(record):
 # Graphs ------------------------------------------------------------------------------------------------------------------------------
 
 def run_replay(check, figures):
-    figures["of"] = "a chain of expert layers in Python; the program has no graphs of its own"
-    check.python("replay.py", *(["--tiny"] if check.tiny else []), limit=60, on_line=take_replays(check, figures))
-    unequal = [name for name, line in figures.items() if isinstance(line, dict) and not all(line.get("equal", []))]
-    require(not unequal, f"a replay differs from the operators it was made of: {' '.join(unequal)}")
-
-
-def take_replays(check, figures):
-    def take(line):
-        told = json.loads(line)
-        label = told.pop("what", None) or f"top_k {told['top_k']}"
-        take_lines(check, figures, "name")(json.dumps({"name": label, **told}))
-    return take
+    """Trains three clients with replayed passes, with the same padded passes started operator by operator, and without padding."""
+    if check.programs_device == "cpu":
+        figures["skipped"] = "passes are recorded on a GPU"
+        return
+    steps = 4 if check.tiny else 8
+    for name, graphs, environment in REPLAYS:
+        words = federated(check, name, 3, steps, f"model.graphs={graphs}", "clients.budgets=[1.0, 0.125, 1.0]")
+        check.program("evenkeel", *words, "--device", check.programs_device, limit=60, **environment)
+        figures[name] = steps_of(the_round(check, name)) | {"hash": adapter_hash(check.options.work / name)}
+        shutil.rmtree(check.options.work / name, ignore_errors=True)
+        check.store()
+        print(f"   {name:8} {figures[name]}", flush=True)
+    figures["equal"] = figures["replayed"]["hash"] == figures["padded"]["hash"]
+    require(figures["equal"], "a run that replays its passes has another adapter than one that starts their operators")
 
 
 # Workers -----------------------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@
 #include "nn/attention/kv_cache.h"
 #include "nn/compute/compute.h"
 #include "nn/dense/loss.h"
-#include "nn/engine/pass.h"
+#include "nn/engine/pass_graphs.h"
 #include "nn/moe/routing.h"
 
 namespace evenkeel::models {
@@ -91,6 +91,9 @@ struct ForwardOptions {
   std::span<nn::RoutingByLayer> routing{};
   /// The factors as CausalLm::prepared() converts them; null: each pass converts its own.
   std::shared_ptr<const nn::PreparedFactors> factors{};
+  /// Training on a GPU: records the layers and replays them (nn/engine/pass_graphs.h); null: they are computed operator
+  /// by operator. The batch is then a result of data::padded(), and `cache` and `factors` are null.
+  nn::PassGraphs* graphs = nullptr;
 };
 
 /// A causal language model.

@@ -8,6 +8,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 #include "models/end_tokens.h"
+#include "models/graph_key.h"
 #include "models/rope_config.h"
 #include "models/unread_keys.h"
 #include "nn/dense/index.h"
@@ -85,7 +86,9 @@ class Decoder final : public CausalLm {
   void take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source);
   at::ScalarType activations() const { return embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
   std::shared_ptr<const nn::PreparedFactors> factors(const ForwardOptions& options) const;
-  std::unique_ptr<nn::Pass> begin(const data::PackedBatch& batch, const ForwardOptions& options) const;
+  nn::PassInput pass_input(const data::PackedBatch& batch, const ForwardOptions& options) const;
+  at::Tensor through(nn::Pass& pass, const ForwardOptions& options) const;
+  at::Tensor recorded(const data::PackedBatch& batch, const ForwardOptions& options) const;
   at::Tensor layer_output(size_t index, const at::Tensor& x_RD, const LayerPass& pass) const;
   void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
   void check_adapters(const lora::AdapterState& adapters) const;
@@ -189,9 +192,12 @@ void Decoder::check_batch(const data::PackedBatch& batch, const ForwardOptions& 
   EK_CHECK(!options.cache || !batch.rows_T.defined(), kInternal, "a cache has no room for rows that tokens share");
   EK_CHECK(!options.last_only || options.cache, kInternal, "the last rows alone are asked for without a cache");
   const auto parts = batch.micro_batch_ends();
-  EK_CHECK(parts.back().tokens == batch.tokens() && (options.routing.empty() || options.routing.size() == parts.size()),
-           kInternal, "a batch of ", parts.size(), " micro-batches and ", batch.tokens(), " tokens, the last ends at ",
-           parts.back().tokens, ", routing is asked for of ", options.routing.size());
+  // The last sequence may be padding (data::padded()).
+  const bool is_whole =
+      parts.back().tokens == batch.tokens() || parts.back().tokens == batch.offsets[batch.offsets.size() - 2];
+  EK_CHECK(is_whole && (options.routing.empty() || options.routing.size() == parts.size()), kInternal, "a batch of ",
+           parts.size(), " micro-batches and ", batch.tokens(), " tokens, the last ends at ", parts.back().tokens,
+           ", routing is asked for of ", options.routing.size());
   for (const auto* state : {options.adapters, options.base_change})
     if (state) check_adapters(*state);
 }
@@ -224,21 +230,18 @@ ForwardOptions Decoder::prepared(ForwardOptions options) const {
   return options;
 }
 
-std::unique_ptr<nn::Pass> Decoder::begin(const data::PackedBatch& batch, const ForwardOptions& options) const {
-  if (options.cache) options.cache->extend(batch.offsets);
-  return nn::engine_of(options.compute)
-      .begin({.batch = batch,
-              .compute = options.compute,
-              .device = device(),
-              .rotary_width = rotary_width_,
-              .ropes = ropes_,
-              .cache = options.cache,
-              .last_only = options.last_only,
-              .experts = spec().moe_layers.empty() ? 0 : spec().num_experts,
-              .top_k = options.router.top_k > 0 ? options.router.top_k : spec().top_k,
-              .factors = factors(options),
-              .routing = options.routing,
-              .records_logits = options.router.records_logits});
+nn::PassInput Decoder::pass_input(const data::PackedBatch& batch, const ForwardOptions& options) const {
+  return {.batch = batch,
+          .compute = options.compute,
+          .device = device(),
+          .rotary_width = rotary_width_,
+          .ropes = ropes_,
+          .cache = options.cache,
+          .last_only = options.last_only,
+          .experts = spec().moe_layers.empty() ? 0 : spec().num_experts,
+          .top_k = options.router.top_k > 0 ? options.router.top_k : spec().top_k,
+          .routing = options.routing,
+          .records_logits = options.router.records_logits};
 }
 
 /// Applies a norm that the family may lack.
@@ -259,21 +262,38 @@ at::Tensor Decoder::layer_output(size_t index, const at::Tensor& x_RD, const Lay
   return sum_RD + times(normed(layer.feed_forward_output_norm, y_RD, pass), scales_.residual);
 }
 
-at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions& options) const {
-  check_batch(batch, options);
-  const auto pass = begin(batch, options);
-  auto x_RD = times(at::embedding(embedding_, pass->ids_R()).to(activations()), scales_.embedding);
+/// Computes the final hidden states with the layers of a pass.
+at::Tensor Decoder::through(nn::Pass& pass, const ForwardOptions& options) const {
+  auto x_RD = times(at::embedding(embedding_, pass.ids_R()).to(activations()), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer reads the other rows
     x_RD = layer_output(i, x_RD,
-                        {.engine = *pass,
+                        {.engine = pass,
                          .options = options,
-                         .rotary = pass->rotary(local_.empty() || !local_[i] ? 0 : 1),
+                         .rotary = pass.rotary(local_.empty() || !local_[i] ? 0 : 1),
                          .layer = i,
-                         .queries_N = only_last ? pass->last_rows_B() : at::Tensor()});
+                         .queries_N = only_last ? pass.last_rows_B() : at::Tensor()});
   }
+  return times(final_norm_(x_RD, pass), scales_.hidden);
+}
+
+at::Tensor Decoder::recorded(const data::PackedBatch& batch, const ForwardOptions& options) const {
+  return options.graphs->run({.input = pass_input(batch, options),
+                              .key = graph_key(options),
+                              .factors = [&] { return factors(options); },
+                              .layers = [&](nn::Pass& pass) { return through(pass, options); }});
+}
+
+at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions& options) const {
+  check_batch(batch, options);
+  if (options.graphs) return recorded(batch, options);
+  if (options.cache) options.cache->extend(batch.offsets);
+  auto input = pass_input(batch, options);
+  input.factors = factors(options);
+  const auto pass = nn::engine_of(options.compute).begin(input);
+  auto hidden_RD = through(*pass, options);
   pass->end();
-  return times(final_norm_(x_RD, *pass), scales_.hidden);
+  return hidden_RD;
 }
 
 void read_positions(const ModelConfig& config, const DecoderDefaults& defaults, DecoderSpec& spec) {

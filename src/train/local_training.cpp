@@ -12,6 +12,7 @@
 
 #include "base/plain/clock.h"
 #include "base/random/random.h"
+#include "data/padding.h"
 #include "lora/equal_factors.h"
 #include "nn/dense/gradients.h"
 #include "nn/engines/engine_of.h"
@@ -156,8 +157,7 @@ class LocalRound {
         rows_(work.rows, work.view),
         setup_(method.prepare(work.download, work.view)) {
     check_budget(setup_, work.view.client);
-    settle();
-    trained_ = make_trained(setup_, work.view.sites);
+    trained_ = settled(work.view.sites);
     optimizer_ = make_optimizer(trained_.tensors, training.optimizer, training.compute.engine);
   }
 
@@ -209,16 +209,23 @@ class LocalRound {
 
   bool is_elsewhere() const { return training_.residence && !training_.residence->device.is_cpu(); }
 
-  /// Copies everything that the steps use to the device of the base.
-  void settle() {
-    if (!training_.residence) return;
+  /// Copies everything that the steps use to the device of the base. \return what is trained
+  Trained settled(const lora::Sites& sites) {
+    if (!training_.residence) return make_trained(setup_, sites);
     const auto start = Clock::now();
+    const auto device = training_.residence->device;
     auto copies = training_.residence->copies;
+    if (training_.graphs) copies = training_.graphs->copies_of(setup_, copies, device);
     setup_ = copied(setup_, copies);
     given_ = extras_copied(download_, copies);
-    synchronize(training_.residence->device);
+    synchronize(device);
     result_.move_seconds = seconds_since(start);
+    auto trained = make_trained(setup_, sites);
+    if (training_.graphs)
+      for (const auto& tensor : trained.tensors) tensor.mutable_grad() = copies(tensor.grad());
+    return trained;
   }
+
   methods::LocalSetup brought_back() {
     const auto start = Clock::now();
     auto copies = StorageCopies::to(c10::kCPU);
@@ -253,7 +260,8 @@ class LocalRound {
   /// Runs forward and backward passes of several micro-batches, each with its own loss.
   void pass(const ExampleRows& rows) {
     const int64_t each = training_.batch_size;
-    const auto batch = training_.share_prefixes ? data::pack_shared(rows, each) : data::pack(rows, each);
+    const auto packed = training_.share_prefixes ? data::pack_shared(rows, each) : data::pack(rows, each);
+    const auto batch = training_.graphs ? data::padded(packed, kPaddingStep) : packed;
     const size_t before = micro_batches_.size();
     micro_batches_.resize(before + rows.size() / static_cast<size_t>(each));
     const auto& common = training_.residence ? training_.residence->common : view_.common;
@@ -261,7 +269,8 @@ class LocalRound {
                                               .base_change = &common.base_change,
                                               .router = setup_.router,
                                               .compute = training_.compute,
-                                              .routing = std::span(micro_batches_).subspan(before)});
+                                              .routing = std::span(micro_batches_).subspan(before),
+                                              .graphs = training_.graphs ? &training_.graphs->passes() : nullptr});
     at::Tensor total;
     for (size_t i = 0; i < losses.size(); ++i) {
       const auto own = loss_of(losses[i], before + i);
@@ -270,7 +279,7 @@ class LocalRound {
     (total / static_cast<double>(training_.accumulation)).backward();
     for (auto& routing : std::span(micro_batches_).subspan(before))
       for (auto& [layer, stats] : routing) stats.router_logits.reset();
-    result_.tokens += batch.tokens();
+    result_.tokens += packed.tokens();
   }
 
   /// Returns the loss to differentiate for micro-batch `index` of the step, given its task loss.

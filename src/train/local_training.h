@@ -13,6 +13,7 @@
 #include "models/causal_lm.h"
 #include "train/optimizer.h"
 #include "train/residence.h"
+#include "train/step_graphs.h"
 
 namespace evenkeel::train {
 
@@ -56,6 +57,8 @@ struct LocalTraining {
   OptimizerConfig optimizer;
   nn::Compute compute;                           ///< set by [model], so it has no key here
   std::shared_ptr<const Residence> residence{};  ///< device of the base; null: the CPU
+  /// Passes are padded, recorded and replayed; null: they are not. Needs a residence.
+  std::shared_ptr<StepGraphs> graphs{};
 
   void visit(auto& field) {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is taken");

@@ -13,6 +13,7 @@
 #include "models/testing.h"
 #include "tiny_federation.h"
 #include "train/residence.h"
+#include "train/step_graphs.h"
 
 namespace evenkeel::method_operators {
 namespace {
@@ -50,8 +51,9 @@ struct World : TinyFederation {
     const auto state = method.initialize(server());
     const auto download = method.broadcast(state, client, round(0, {1}));
     training.local_epochs = static_cast<double>(steps);
-    training.residence = std::make_shared<train::Residence>(
-        train::make_residence(state.common, on_gpu->device(), StorageCopies::to(on_gpu->device())));
+    if (!training.residence)  // of one round
+      training.residence = std::make_shared<train::Residence>(
+          train::make_residence(state.common, on_gpu->device(), StorageCopies::to(on_gpu->device())));
     const int64_t before = testing::gpu_counts().operators;
     const auto result =
         train::train_locally(*on_gpu, method, {download, view(client, 0, state.common), shards[1]}, training);
@@ -102,6 +104,29 @@ TEST_P(MethodOperators, OfAStepAreNoMoreThanBeforeAndAboutThoseOfFedIt) {
   ASSERT_NE(most, kMost.end()) << "has no limit yet: {" << step.layer << ", " << step.rest << '}';
   EXPECT_LE(step.layer, most->second.layer);
   EXPECT_LE(step.rest, most->second.rest);
+}
+
+/// Returns the operators that the host starts for a step whose passes are replayed.
+int64_t replayed_operators(const methods::FederatedMethod& method, int64_t layers) {
+  World world(layers);
+  world.training.graphs = std::make_shared<train::StepGraphs>(nn::EngineKind::kAten);
+  world.operators_of(method, 3);  // one by one, then recorded, then replayed
+  const int64_t one = world.operators_of(method, 1), three = world.operators_of(method, 3);
+  const auto counts = world.training.graphs->passes().counts();
+  EXPECT_EQ(counts.recorded, 1);
+  EXPECT_EQ(counts.eager, 1);
+  EXPECT_EQ(counts.replayed, 6) << "the second client replays from its first step on";
+  return (three - one) / 2;
+}
+
+TEST_P(MethodOperators, OfAReplayedStepAreFewAndHardlyGrowWithTheLayers) {
+  const auto method = make_method(GetParam());
+  const int64_t two = replayed_operators(*method, 2), five = replayed_operators(*method, 5),
+                eager = step_operators(*method).of(kLayers);
+  RecordProperty("replayed", static_cast<int>(two + (kLayers - 2) * (five - two) / 3));
+  RecordProperty("eager", static_cast<int>(eager));
+  EXPECT_LE(five - two, 3 * 5) << "per three layers: the gradients of their router logits, and counts";
+  EXPECT_LE(two + (kLayers - 2) * (five - two) / 3, eager / 8) << "of " << eager << " at 16 layers";
 }
 
 std::vector<std::string_view> method_names() {

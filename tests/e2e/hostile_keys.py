@@ -47,6 +47,7 @@ BAD = {
     "model.base_cache": NO_OTHER,
     "model.device": [('"gpu"', ["model.device", "gpu", "cpu, cuda"]), ('""', ["model.device", "cpu, cuda"]), ('"cuda:"', ["cuda:"]), ("1", ["model.device"])],
     "model.engine": word("auto", "kernels", "aten"),
+    "model.graphs": word("auto", "on", "off") + [('"on"', ["model.graphs", "auto or off", "cpu"])],
     "model.products.expert_forward": KERNELS,
     "model.products.expert_backward": KERNELS,
     "model.products.linear_forward": KERNELS,

@@ -11,8 +11,10 @@
 #include <limits>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "device_memory.h"
+#include "recorder.h"
 #include "transfers.h"
 
 namespace evenkeel::simulated_gpu {
@@ -33,10 +35,13 @@ void check_heads(const at::Tensor& x, const char* name) {
   TORCH_CHECK(x.size(-1) % 8 == 0 && x.size(-1) <= 256, "flash attention: head size of ", name);
 }
 
-void check_starts(const at::Tensor& starts, int64_t longest) {
+void check_starts(const at::Tensor& starts) {
   TORCH_CHECK(starts.is_cuda() && starts.scalar_type() == at::kInt && starts.is_contiguous(),
               "flash attention: cumulative lengths must be int32 on the device");
-  const auto lengths = on_processor(starts).diff();
+}
+
+void check_lengths(const at::Tensor& starts, int64_t longest) {
+  const auto lengths = starts.diff();
   TORCH_CHECK(lengths.numel() == 0 || lengths.max().item<int64_t>() <= longest,
               "flash attention: a sequence is longer than the longest");
 }
@@ -87,20 +92,22 @@ FlashResult flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   std::optional<int64_t> left, std::optional<int64_t> right, const std::optional<at::Tensor>&,
                   const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, std::optional<int64_t>) {
   TORCH_CHECK(right.value_or(0) == 0 && left.value_or(0) >= 0, "flash attention: a window of earlier keys alone");
-  const Operator counted;
   check_heads(q, "q"), check_heads(k, "k"), check_heads(v, "v");
   TORCH_CHECK(starts && key_starts && scale && dropout == 0, "flash attention: packed sequences without dropout");
-  check_starts(*starts, longest), check_starts(*key_starts, longest_key);
+  check_starts(*starts), check_starts(*key_starts);
   const Inputs in{on_processor(q),           on_processor(k), on_processor(v), on_processor(*starts),
                   on_processor(*key_starts), *scale,          causal,          left};
   auto out = at::empty(q.sizes(), q.options());
   auto logsumexp = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
-  for (int64_t b = 0; b + 1 < starts->size(0); ++b) {
-    const auto s = sequence_of(in, b);
-    const auto scores = scores_of(in, s);
-    on_processor(out).narrow(0, s.first_q, s.count_q).copy_(at::matmul(at::softmax(scores, 2), s.v).transpose(0, 1));
-    on_processor(logsumexp).narrow(1, s.first_q, s.count_q).copy_(at::logsumexp(scores, {2}));
-  }
+  launch([in, longest, longest_key, y = on_processor(out), lse = on_processor(logsumexp)] {
+    check_lengths(in.q_ends, longest), check_lengths(in.k_ends, longest_key);
+    for (int64_t b = 0; b + 1 < in.q_ends.size(0); ++b) {
+      const auto s = sequence_of(in, b);
+      const auto scores = scores_of(in, s);
+      y.narrow(0, s.first_q, s.count_q).copy_(at::matmul(at::softmax(scores, 2), s.v).transpose(0, 1));
+      lse.narrow(1, s.first_q, s.count_q).copy_(at::logsumexp(scores, {2}));
+    }
+  });
   const auto state = at::zeros({2}, q.options().dtype(at::kUInt64));
   return {out, logsumexp, state, at::empty({0}, state.options()), at::empty({0}, q.options())};
 }
@@ -112,27 +119,32 @@ FlashGradients flash_backward(const at::Tensor& dout, const at::Tensor& q, const
                               const at::Tensor& key_starts, int64_t longest, int64_t longest_key, double, bool causal,
                               const at::Tensor&, const at::Tensor&, std::optional<double> scale,
                               std::optional<int64_t> left, std::optional<int64_t>) {
-  const Operator counted;
   check_heads(dout, "the gradient"), check_heads(q, "q"), check_heads(k, "k"), check_heads(v, "v"),
       check_heads(out, "the output");
-  check_starts(starts, longest), check_starts(key_starts, longest_key);
+  check_starts(starts), check_starts(key_starts);
   const Inputs in{on_processor(q),          on_processor(k), on_processor(v), on_processor(starts),
                   on_processor(key_starts), *scale,          causal,          left};
   auto dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
-  for (int64_t b = 0; b + 1 < starts.size(0); ++b) {
-    const auto s = sequence_of(in, b);
-    const auto lse = on_processor(logsumexp).narrow(1, s.first_q, s.count_q).unsqueeze(2);
-    const auto probs = at::exp(scores_of(in, s) - lse);
-    const auto dy = heads_of(on_processor(dout), s.first_q, s.count_q, q.size(1)),
-               y = heads_of(on_processor(out), s.first_q, s.count_q, q.size(1));
-    const auto dscores = probs * (at::matmul(dy, s.v.transpose(1, 2)) - (dy * y).sum(2, true)) * in.scale;
-    on_processor(dq).narrow(0, s.first_q, s.count_q).copy_(at::matmul(dscores, s.k).transpose(0, 1));
-    const auto put = [&](const at::Tensor& to, const at::Tensor& heads) {
-      on_processor(to).narrow(0, s.first_k, s.count_k).copy_(summed_heads(heads, k.size(1)));
-    };
-    put(dk, at::matmul(dscores.transpose(1, 2), s.q));
-    put(dv, at::matmul(probs.transpose(1, 2), dy));
-  }
+  launch([in, longest, longest_key, out_THP = on_processor(out), lse_HT = on_processor(logsumexp),
+          dout_THP = on_processor(dout), dq_THP = on_processor(dq), dk_TGP = on_processor(dk),
+          dv_TGP = on_processor(dv)] {
+    check_lengths(in.q_ends, longest), check_lengths(in.k_ends, longest_key);
+    for (int64_t b = 0; b + 1 < in.q_ends.size(0); ++b) {
+      const auto s = sequence_of(in, b);
+      const auto lse = lse_HT.narrow(1, s.first_q, s.count_q).unsqueeze(2);
+      const auto probs = at::exp(scores_of(in, s) - lse);
+      const int64_t heads = in.q_THP.size(1);
+      const auto dy = heads_of(dout_THP, s.first_q, s.count_q, heads),
+                 y = heads_of(out_THP, s.first_q, s.count_q, heads);
+      const auto dscores = probs * (at::matmul(dy, s.v.transpose(1, 2)) - (dy * y).sum(2, true)) * in.scale;
+      dq_THP.narrow(0, s.first_q, s.count_q).copy_(at::matmul(dscores, s.k).transpose(0, 1));
+      const auto put = [&](const at::Tensor& to, const at::Tensor& of_heads) {
+        to.narrow(0, s.first_k, s.count_k).copy_(summed_heads(of_heads, in.k_TGP.size(1)));
+      };
+      put(dk_TGP, at::matmul(dscores.transpose(1, 2), s.q));
+      put(dv_TGP, at::matmul(probs.transpose(1, 2), dy));
+    }
+  });
   return {dq, dk, dv};
 }
 
@@ -147,16 +159,24 @@ std::optional<at::Tensor> mask_of(const std::optional<at::Tensor>& bias) {
   return bias && bias->defined() ? std::optional(on_processor(*bias)) : std::nullopt;
 }
 
+struct Heads {
+  at::Tensor q, k, v;
+};
+
 using Efficient = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 Efficient efficient(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::optional<at::Tensor>& bias, bool, double dropout, bool causal,
                     std::optional<double> scale) {
-  const Operator counted;
-  const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      on_processor(q), on_processor(k), on_processor(v), dropout, causal, mask_of(bias), scale);
+  const auto work = [own = Heads{on_processor(q), on_processor(k), on_processor(v)}, mask = mask_of(bias), dropout,
+                     causal, scale] {
+    const auto [out, logsumexp] =
+        at::_scaled_dot_product_flash_attention_for_cpu(own.q, own.k, own.v, dropout, causal, mask, scale);
+    return std::vector<at::Tensor>{out, logsumexp};
+  };
+  const auto results = launched(work, q.device());
   const auto state = at::zeros({}, q.options().dtype(at::kLong));
-  return {on_gpu(out, q.device()), on_gpu(logsumexp, q.device()), state, state};
+  return {results[0], results[1], state, state};
 }
 
 Efficient efficient_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -164,11 +184,15 @@ Efficient efficient_backward(const at::Tensor& dout, const at::Tensor& q, const 
                              const at::Tensor&, const at::Tensor&, double dropout, std::array<bool, 4> wanted,
                              bool causal, std::optional<double> scale) {
   TORCH_CHECK(!wanted[3], "attention: no gradient of the mask");
-  const Operator counted;
-  const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      on_processor(dout), on_processor(q), on_processor(k), on_processor(v), on_processor(out), on_processor(logsumexp),
-      dropout, causal, mask_of(bias), scale);
-  return {on_gpu(dq, q.device()), on_gpu(dk, q.device()), on_gpu(dv, q.device()), at::Tensor()};
+  const auto work = [own = Heads{on_processor(q), on_processor(k), on_processor(v)}, y = on_processor(out),
+                     lse = on_processor(logsumexp), dy = on_processor(dout), mask = mask_of(bias), dropout, causal,
+                     scale] {
+    const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(dy, own.q, own.k, own.v, y, lse,
+                                                                                       dropout, causal, mask, scale);
+    return std::vector<at::Tensor>{dq, dk, dv};
+  };
+  const auto results = launched(work, q.device());
+  return {results[0], results[1], results[2], at::Tensor()};
 }
 
 const at::native::RegisterCUDADispatch<at::native::_fused_sdp_choice_stub_DECLARE_DISPATCH_type> registered_choice(

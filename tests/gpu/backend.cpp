@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "device_memory.h"
+#include "recorder.h"
 #include "transfers.h"
 
 namespace evenkeel::simulated_gpu {
@@ -22,13 +23,14 @@ thread_local c10::DeviceIndex chosen = 0;  // device of the thread
 c10::Device device(c10::DeviceIndex index) { return {c10::DeviceType::CUDA, index}; }
 
 void free_on_device(void* address) {
+  if (free_of_recording(address)) return;
   for (c10::DeviceIndex i = 0; i < device_count(); ++i)
     if (memory_of(i).contains(address)) memory_of(i).free(address);
 }
 
 struct GpuAllocator : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
-    void* address = memory_of(chosen).allocate(bytes);
+    void* address = is_recorded() ? allocate_for_recording(bytes) : memory_of(chosen).allocate(bytes);
     return {address, address, &free_on_device, device(chosen)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_on_device; }
@@ -100,9 +102,12 @@ struct GpuGuard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return device(chosen); }
   void setDevice(c10::Device to) const override { exchangeDevice(to); }
   void uncheckedSetDevice(c10::Device to) const noexcept override { exchangeDevice(to); }
-  c10::Stream getStream(c10::Device of) const override { return c10::Stream(c10::Stream::DEFAULT, of); }
+  c10::Stream getStream(c10::Device of) const override { return stream(current_stream(), of); }
   c10::Stream getDefaultStream(c10::Device of) const override { return c10::Stream(c10::Stream::DEFAULT, of); }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return getStream(stream.device()); }
+  c10::Stream getStreamFromGlobalPool(c10::Device of, bool) const override { return stream(1, of); }
+  c10::Stream exchangeStream(c10::Stream next) const override {
+    return stream(exchange_stream(next.id()), next.device());
+  }
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
   bool queryStream(const c10::Stream&) const override { return true; }
   void synchronizeStream(const c10::Stream&) const override { wait(); }
@@ -110,6 +115,9 @@ struct GpuGuard final : c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void*) const override { return true; }
   void synchronizeEvent(void*) const override { wait(); }
   void synchronizeDevice(c10::DeviceIndex) const override { wait(); }
+
+ private:
+  static c10::Stream stream(c10::StreamId id, c10::Device of) { return c10::Stream(c10::Stream::UNSAFE, of, id); }
 };
 C10_REGISTER_GUARD_IMPL(CUDA, GpuGuard);
 
@@ -141,4 +149,7 @@ using at::RegistererCUDAHooksRegistry;
 C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, GpuHooks)
 
 }  // namespace
+
+c10::DeviceIndex current_device() { return chosen; }
+
 }  // namespace evenkeel::simulated_gpu

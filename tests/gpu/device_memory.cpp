@@ -122,6 +122,21 @@ void DeviceMemory::free(void* address) {
   unused_[offset] = size;
 }
 
+std::map<size_t, std::vector<char>> DeviceMemory::contents(const std::function<bool(void* address)>& leaves_out) const {
+  const std::lock_guard lock(mutex_);
+  std::map<size_t, std::vector<char>> all;
+  for (const auto& [offset, size] : in_use_)
+    if (!leaves_out(addresses_ + offset)) all[offset].assign(accessible_ + offset, accessible_ + offset + size);
+  return all;
+}
+
+void DeviceMemory::restore(const std::map<size_t, std::vector<char>>& contents) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [offset, bytes] : contents)
+    if (const auto used = in_use_.find(offset); used != in_use_.end() && used->second == bytes.size())
+      std::memcpy(accessible_ + offset, bytes.data(), bytes.size());
+}
+
 bool DeviceMemory::contains(const void* address) const {
   const auto* byte = static_cast<const char*>(address);
   return byte >= addresses_ && byte < addresses_ + bytes_;

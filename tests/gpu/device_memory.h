@@ -7,8 +7,10 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <vector>
 
 namespace evenkeel::simulated_gpu {
 
@@ -32,6 +34,11 @@ class DeviceMemory {
   bool contains(const void* address) const;
   /// Returns the accessible address of the same byte.
   void* accessible(const void* address) const;
+
+  /// Returns the bytes of all memory in use by offset, but for blocks that are left out.
+  std::map<size_t, std::vector<char>> contents(const std::function<bool(void* address)>& leaves_out) const;
+  /// Writes contents() back where the memory is still in use.
+  void restore(const std::map<size_t, std::vector<char>>& contents);
 
   size_t total() const { return bytes_; }
   size_t used() const;

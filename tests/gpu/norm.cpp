@@ -6,8 +6,10 @@
 #include <array>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "device_memory.h"
+#include "recorder.h"
 #include "transfers.h"
 
 namespace evenkeel::simulated_gpu {
@@ -26,23 +28,30 @@ void check_rows(const at::Tensor& x, const std::optional<at::Tensor>& weight) {
 NormPair rms_norm(const at::Tensor& x, at::IntArrayRef, const std::optional<at::Tensor>& weight,
                   std::optional<double> eps) {
   check_rows(x, weight);
-  const Operator counted;
-  const auto x_TD = on_processor(x).to(wide(x));
-  const auto rstd_T1 = at::rsqrt(x_TD.square().mean(1, true) + eps.value_or(0));
-  return {on_gpu((x_TD * rstd_T1 * on_processor(*weight)).to(x.scalar_type()), x.device()),
-          on_gpu(rstd_T1, x.device())};
+  const auto work = [own = on_processor(x), w = on_processor(*weight), eps] {
+    const auto x_TD = own.to(wide(own));
+    const auto rstd_T1 = at::rsqrt(x_TD.square().mean(1, true) + eps.value_or(0));
+    return std::vector<at::Tensor>{(x_TD * rstd_T1 * w).to(own.scalar_type()), rstd_T1};
+  };
+  const auto results = launched(work, x.device());
+  return {results[0], results[1]};
 }
 
 NormPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, at::IntArrayRef, const at::Tensor& rstd,
                            const std::optional<at::Tensor>& weight, std::array<bool, 2> wanted) {
   check_rows(x, weight);
   TORCH_CHECK(grad.is_contiguous() && grad.scalar_type() == x.scalar_type(), "fused RMS norm: contiguous gradients");
-  const Operator counted;
-  const auto x_TD = on_processor(x).to(wide(x)), dy_TD = on_processor(grad).to(wide(x)), rstd_T1 = on_processor(rstd);
-  const auto y_TD = x_TD * rstd_T1, wdy_TD = dy_TD * on_processor(*weight);
-  const auto dx_TD = rstd_T1 * (wdy_TD - y_TD * (wdy_TD * y_TD).mean(1, true));
-  const auto back = [&](const at::Tensor& value) { return on_gpu(value.to(x.scalar_type()), x.device()); };
-  return {wanted[0] ? back(dx_TD) : at::Tensor(), wanted[1] ? back((dy_TD * y_TD).sum(0)) : at::Tensor()};
+  const auto work = [own = on_processor(x), dy = on_processor(grad), rstd_T1 = on_processor(rstd),
+                     w = on_processor(*weight), wanted] {
+    const auto x_TD = own.to(wide(own)), dy_TD = dy.to(wide(own)), y_TD = x_TD * rstd_T1, wdy_TD = dy_TD * w;
+    const auto dx_TD = rstd_T1 * (wdy_TD - y_TD * (wdy_TD * y_TD).mean(1, true));
+    std::vector<at::Tensor> results;
+    if (wanted[0]) results.push_back(dx_TD.to(own.scalar_type()));
+    if (wanted[1]) results.push_back((dy_TD * y_TD).sum(0).to(own.scalar_type()));
+    return results;
+  };
+  const auto results = launched(work, x.device());
+  return {wanted[0] ? results.front() : at::Tensor(), wanted[1] ? results.back() : at::Tensor()};
 }
 
 }  // namespace

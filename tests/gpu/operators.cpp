@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "device_memory.h"
+#include "recorder.h"
 #include "transfers.h"
 
 namespace evenkeel::simulated_gpu {
@@ -59,10 +60,10 @@ class Call {
   }
 
   void run() {
+    const Stack inputs(stack_.begin() + static_cast<std::ptrdiff_t>(begin_), stack_.end());
     op_.callBoxed(stack_);
-    const auto& returns = op_.schema().returns();
-    for (size_t i = 0; i < returns.size(); ++i) {
-      auto& value = stack_[stack_.size() - returns.size() + i];
+    for (size_t i = begin_; i < stack_.size(); ++i) {
+      auto& value = stack_[i];
       if (value.isTensor()) value = moved_back(value.toTensor());
       if (value.isTensorList()) {
         std::vector<at::Tensor> all;
@@ -71,9 +72,32 @@ class Call {
       }
     }
     grow();
+    if (is_recorded()) keep(inputs);
   }
 
  private:
+  /// Records the call, on tensors of the processor that share the memory of the GPU's.
+  void keep(Stack inputs) {
+    for (auto& input : inputs)
+      for (const auto& [original, replacement] : arguments_)  // results that grew had memory of their own
+        if (input.isTensor() && input.toTensor().unsafeGetTensorImpl() == replacement.unsafeGetTensorImpl())
+          input = on_processor(original);
+    record([op = op_, inputs, memory = memory_] {
+      Stack stack = inputs;
+      op.callBoxed(stack);
+      auto place = memory.begin();
+      const auto put = [&](const at::Tensor& result) {
+        if (place->defined()) place->copy_(result);
+        ++place;
+      };
+      for (const auto& value : stack) {
+        if (value.isTensor()) put(value.toTensor());
+        if (value.isTensorList())
+          for (const auto& each : value.toTensorVector()) put(each);
+      }
+    });
+  }
+
   void replace(c10::IValue& value, const c10::Argument& argument) {
     const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
     if (value.isTensor()) {
@@ -120,11 +144,14 @@ class Call {
   }
 
   /// Returns the argument that `result` is, or a copy of `result` on the GPU.
-  at::Tensor moved_back(const at::Tensor& result) const {
+  at::Tensor moved_back(const at::Tensor& result) {
+    memory_.emplace_back();
     if (!result.defined() || !result.is_cpu() || !device_) return result;
     for (const auto& [original, replacement] : arguments_)
       if (result.unsafeGetTensorImpl() == replacement.unsafeGetTensorImpl()) return original;
-    return on_gpu(result, *device_);
+    auto moved = on_gpu(result, *device_);
+    memory_.back() = on_processor(moved);
+    return moved;
   }
 
   /// Gives results that had no elements their sizes and values.
@@ -138,6 +165,7 @@ class Call {
 
   const c10::OperatorHandle& op_;
   Stack& stack_;
+  std::vector<at::Tensor> memory_{};  // of new results; undefined for results that are arguments
   size_t begin_ = 0;
   bool floating_ = false;
   std::optional<c10::Device> device_{};

@@ -4,8 +4,10 @@
 #include <torch/library.h>
 
 #include <optional>
+#include <vector>
 
 #include "device_memory.h"
+#include "recorder.h"
 #include "transfers.h"
 
 namespace evenkeel::simulated_gpu {
@@ -21,19 +23,20 @@ void check_widening(at::ScalarType from, at::ScalarType to) {
 }
 
 at::Tensor mm_to(const at::Tensor& x, const at::Tensor& y, at::ScalarType type) {
-  const Operator counted;
   check_widening(x.scalar_type(), type);
-  return on_gpu(at::mm(on_processor(x).to(type), on_processor(y).to(type)), x.device());
+  return launched([a = on_processor(x), b = on_processor(y),
+                   type] { return std::vector<at::Tensor>{at::mm(a.to(type), b.to(type))}; },
+                  x.device())
+      .front();
 }
 
 at::Tensor& addmm_to(const at::Tensor& self, const at::Tensor& x, const at::Tensor& y, at::ScalarType type,
                      const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
-  const Operator counted;
   check_widening(x.scalar_type(), type);
   TORCH_CHECK(x.scalar_type() == y.scalar_type(), "addmm: both matrices must have the same type");
   TORCH_CHECK(self.scalar_type() == type && out.scalar_type() == type, "addmm: the sum must have the type out_dtype");
-  auto sum = on_processor(out);
-  at::addmm_out(sum, on_processor(self), on_processor(x).to(type), on_processor(y).to(type), beta, alpha);
+  launch([sum = on_processor(out), added = on_processor(self), a = on_processor(x), b = on_processor(y), type, beta,
+          alpha]() mutable { at::addmm_out(sum, added, a.to(type), b.to(type), beta, alpha); });
   return out;
 }
 
@@ -60,7 +63,6 @@ at::Tensor grouped_result(at::IntArrayRef sizes, const at::Tensor& like) {
 
 at::Tensor grouped_mm(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& offsets,
                       const std::optional<at::Tensor>& bias, std::optional<at::ScalarType> type) {
-  const Operator counted;
   TORCH_CHECK(offsets && offsets->is_cuda() && offsets->scalar_type() == at::kInt && offsets->dim() == 1,
               "_grouped_mm: offsets must be one row of int32 on the device");
   TORCH_CHECK(!bias && (!type || *type == x.scalar_type()), "_grouped_mm: no bias, and the type of the operands");
@@ -73,18 +75,18 @@ at::Tensor grouped_mm(const at::Tensor& x, const at::Tensor& y, const std::optio
   const bool outer = y.dim() == 2;
   const int64_t groups = offsets->size(0);
   auto result = outer ? grouped_result({groups, x.size(0), y.size(1)}, x) : grouped_result({x.size(0), y.size(2)}, x);
-  const auto ends = on_processor(*offsets);
-  auto out = on_processor(result);
-  const auto a = on_processor(x), b = on_processor(y);
   // An empty group of an outer product is not written, as on some GPUs.
-  for (int64_t g = 0, begin = 0; g < groups; begin = ends[g++].item<int64_t>()) {
-    const int64_t length = ends[g].item<int64_t>() - begin;
-    if (length <= 0) continue;
-    if (outer)
-      out[g].copy_(at::mm(a.narrow(1, begin, length), b.narrow(0, begin, length)));
-    else
-      out.narrow(0, begin, length).copy_(at::mm(a.narrow(0, begin, length), b[g]));
-  }
+  launch([groups, outer, ends = on_processor(*offsets), out = on_processor(result), a = on_processor(x),
+          b = on_processor(y)] {
+    for (int64_t g = 0, begin = 0; g < groups; begin = ends[g++].item<int64_t>()) {
+      const int64_t length = ends[g].item<int64_t>() - begin;
+      if (length <= 0) continue;
+      if (outer)
+        out[g].copy_(at::mm(a.narrow(1, begin, length), b.narrow(0, begin, length)));
+      else
+        out.narrow(0, begin, length).copy_(at::mm(a.narrow(0, begin, length), b[g]));
+    }
+  });
   return result;
 }
 

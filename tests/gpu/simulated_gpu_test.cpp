@@ -5,9 +5,15 @@
 #include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <functional>
+#include <memory>
 #include <string>
+
+#include "base/system/graph_plugin.h"
 
 namespace evenkeel::simulated_gpu {
 namespace {
@@ -127,6 +133,76 @@ TEST(SimulatedGpu, ReportsMemoryAndRunsOut) {
   EXPECT_EQ(before - at::accelerator::getMemoryInfo(0).first, size_t{4} << 20);
   const auto too_much = [] { return at::empty({int64_t{1} << 40}, kOnGpu); };
   EXPECT_NE(error_of(too_much).find("CUDA out of memory"), std::string::npos);
+}
+
+/// Records what `work` starts, on a stream of its own.
+std::unique_ptr<RecordedGraph> recorded(const std::function<void()>& work) {
+  const auto function = reinterpret_cast<const GraphPlugin* (*)()>(::dlsym(RTLD_DEFAULT, "evenkeel_graph_plugin"));
+  const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+  const auto before = guard.exchangeStream(guard.getStreamFromGlobalPool(c10::Device(at::kCUDA, 0)));
+  auto graph = function()->make();
+  graph->begin(function()->make_pool());
+  try {
+    work();
+  } catch (...) {
+    graph->end();
+    guard.exchangeStream(before);
+    throw;
+  }
+  graph->end();
+  guard.exchangeStream(before);
+  return graph;
+}
+
+TEST(SimulatedGpu, ReplaysARecordingOnOtherValues) {
+  const auto half = kOnGpu.dtype(at::kBFloat16);
+  const auto x = at::ones({5, 8}, half), w = at::ones({3, 8, 16}, half),
+             ends = at::tensor({2, 2, 5}, at::kInt).to(at::kCUDA);
+  auto total = at::zeros({}, kOnGpu);
+  at::Tensor y;
+  const auto graph = recorded([&] {
+    y = at::_grouped_mm(x, w, ends).to(at::kFloat);
+    total.add_(y.sum());
+  });
+  EXPECT_EQ(total.item<float>(), 0) << "nothing is computed while a graph is recorded";
+  graph->replay();
+  EXPECT_EQ(total.item<float>(), 5 * 8 * 16);
+  x.fill_(2), ends.copy_(at::tensor({0, 4, 5}, at::kInt).to(at::kCUDA)), w.select(0, 0).fill_(7);
+  graph->replay();
+  EXPECT_EQ(total.item<float>(), 3 * 5 * 8 * 16);
+  EXPECT_EQ(y.sum().item<float>(), 2 * 5 * 8 * 16);
+}
+
+TEST(SimulatedGpu, RecordsABackwardPassThatAddsInPlace) {
+  auto w = at::ones({4, 3}, kOnGpu).requires_grad_(true);
+  w.mutable_grad() = at::zeros_like(w);
+  const auto x = at::ones({2, 4}, kOnGpu), dy = at::ones({2, 3}, kOnGpu);
+  at::Tensor y;
+  const auto forward = recorded([&] { y = at::mm(x, w).relu(); });
+  const auto backward = recorded([&] { torch::autograd::backward({y}, {dy}); });
+  EXPECT_EQ(w.grad().sum().item<float>(), 0);
+  x.fill_(3);
+  forward->replay(), backward->replay(), backward->replay();
+  EXPECT_EQ(w.grad().sum().item<float>(), 2 * 2 * 3 * 4 * 3);
+}
+
+TEST(SimulatedGpu, RefusesWaitsAndCopiesWhileItRecords) {
+  const auto x = at::ones({3}, kOnGpu);
+  const auto host = at::ones({3}), pinned = at::ones({3}, at::TensorOptions().pinned_memory(true));
+  const auto refused = [&](const std::function<void()>& work) { return error_of([&] { recorded(work); }); };
+  EXPECT_NE(refused([&] { (void)x.sum().item<float>(); }).find("a wait while a graph is recorded"), std::string::npos);
+  EXPECT_NE(refused([&] { (void)x.nonzero(); }).find("a wait"), std::string::npos);
+  EXPECT_NE(refused([&] { at::accelerator::synchronizeDevice(0); }).find("a wait"), std::string::npos);
+  EXPECT_NE(refused([&] { (void)x.cpu(); }).find("a copy to the processor"), std::string::npos);
+  EXPECT_NE(refused([&] { x.copy_(host); }).find("a copy to the GPU"), std::string::npos);
+  EXPECT_NE(refused([&] { x.copy_(pinned, true); }).find("a copy to the GPU"), std::string::npos);
+  EXPECT_EQ(refused([&] { x.add_(1); }), "no error");
+}
+
+TEST(SimulatedGpu, RecordsNoDefaultStream) {
+  const auto function = reinterpret_cast<const GraphPlugin* (*)()>(::dlsym(RTLD_DEFAULT, "evenkeel_graph_plugin"));
+  const auto graph = function()->make();
+  EXPECT_NE(error_of([&] { graph->begin(function()->make_pool()); }).find("default stream"), std::string::npos);
 }
 
 TEST(SimulatedGpuDeathTest, EndsAProcessThatReadsItsMemory) {

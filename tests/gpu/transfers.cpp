@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device_memory.h"
+#include "recorder.h"
 
 namespace evenkeel::simulated_gpu {
 namespace {
@@ -32,6 +33,7 @@ Pending& pending() {
 }
 
 void copy_up(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  refuse_in_recording("a copy to the GPU");
   on_processor(to).copy_(from);
   count({.bytes_up = static_cast<int64_t>(from.nbytes())});
   if (!non_blocking) return wait();
@@ -41,6 +43,7 @@ void copy_up(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
 }
 
 void copy_down(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  refuse_in_recording("a copy to the processor");
   count({.bytes_down = static_cast<int64_t>(from.nbytes())});
   if (!non_blocking) {
     to.copy_(on_processor(from));
@@ -66,6 +69,7 @@ at::Tensor on_gpu(const at::Tensor& tensor, c10::Device device) {
 }
 
 void wait() {
+  refuse_in_recording("a wait");
   count({.waits = 1});
   const at::RecordFunctionGuard not_recorded(false);
   std::vector<Upload> uploads;
@@ -89,10 +93,8 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
     copy_up(to, from, non_blocking);
   else if (to.is_cpu())
     copy_down(to, from, non_blocking);
-  else {
-    count({.operators = 1});
-    on_processor(to).copy_(on_processor(from));
-  }
+  else
+    launch([to_view = on_processor(to), from_view = on_processor(from)] { to_view.copy_(from_view); });
   return to;
 }
 

@@ -29,7 +29,7 @@ class Operator {
 };
 
 /// Waits as the host does for a GPU: makes the copies that did not block.
-/// \throws c10::Error when the source of such a copy was changed before this wait.
+/// \throws c10::Error when the source of such a copy was changed before this wait, and while a graph is recorded
 void wait();
 
 /// Copies as aten::copy_ does when one of the tensors is on a GPU.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <utility>
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
@@ -114,7 +115,7 @@ void copy_down(const at::Tensor& from_N, const at::Tensor& to_N) {
 at::Tensor copy_of(const at::Tensor& bytes_N, c10::Device device) {
   if (bytes_N.device() == device) return bytes_N;
   auto copy_N = at::empty_like(bytes_N, bytes_N.options().device(device));
-  if (bytes_N.numel() > 0) device.is_cpu() ? copy_down(bytes_N, copy_N) : copy_up(bytes_N, copy_N);
+  copy_bytes(bytes_N, copy_N);
   return copy_N;
 }
 
@@ -197,6 +198,20 @@ std::string out_of_device_memory(const std::exception& error) {
   const auto sentence = text.substr(0, text.find(". GPU"));
   return concat("the device's memory is full: ", sentence.substr(0, sentence.find('\n')),
                 "; train.batch_size, train.merge_tokens, evaluate.batch_size and lora.rank make it less");
+}
+
+void copy_bytes(const at::Tensor& from_N, const at::Tensor& to_N) {
+  if (from_N.numel() == 0) return;
+  if (from_N.device() == to_N.device())
+    to_N.copy_(from_N);
+  else
+    to_N.is_cpu() ? copy_down(from_N, to_N) : copy_up(from_N, to_N);
+}
+
+StorageCopies StorageCopies::with(CopyBytes copy) const {
+  auto result = *this;
+  result.copy_ = std::move(copy);
+  return result;
 }
 
 StorageCopies StorageCopies::to(c10::Device device) {

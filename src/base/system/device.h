@@ -72,6 +72,9 @@ void give_back_device_memory(c10::Device device);
 /// Returns one line for a message when `error` means that the device's memory is full, otherwise an empty string.
 std::string out_of_device_memory(const std::exception& error);
 
+/// Copies bytes [N] between devices, to a GPU without waiting for it.
+void copy_bytes(const at::Tensor& from_N, const at::Tensor& to_N);
+
 /// Copies tensors between devices, one storage at a time. Tensors that share memory share it in the copy too, and
 /// copying the same tensor twice returns the same copy. The object keeps sources and copies alive, so that an address
 /// is not reused. A copied StorageCopies remembers all tensors that the original has copied. Not thread-safe.
@@ -83,6 +86,9 @@ class StorageCopies {
   /// Returns an object that copies to `device`. A tensor that is already on `device` is not copied: the result shares
   /// its memory.
   static StorageCopies to(c10::Device device);
+
+  /// Returns an object that remembers the same copies, and makes new ones with `copy`.
+  StorageCopies with(CopyBytes copy) const;
 
   /// Returns the copy of `tensor` with the same sizes, strides and dtype and without an autograd graph. An undefined
   /// tensor gives an undefined one.

@@ -5,7 +5,10 @@
 #include <algorithm>
 
 #include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
 #include "base/system/device.h"
+#include "base/system/device_graph.h"
 #include "base/system/threads.h"
 #include "models/checkpoint.h"
 #include "nn/dense/matmul_probe.h"
@@ -32,6 +35,33 @@ bool gains_from_choice(const ModelSection& section) {
   return large && (section.base_format == models::BaseFormat::kInt8 || stores_16_bits(section, folder));
 }
 
+/// Returns true if the model has experts.
+bool is_sparse(const ModelSection& section) {
+  return models::load_shape(models::find_model_folder(section.path))->spec().num_experts > 0;
+}
+
+/// Returns why the passes of a model with experts cannot be recorded: their grouped products would wait for the host
+/// (nn/aten_engine/grouped.h). Empty if they can.
+std::string why_experts_wait(ModelSection section, c10::Device device) {
+  section.settle_products({});
+  if (section.compute_dtype != ComputeDtype::kBFloat16)
+    return "products of experts in float32 wait for the host; model.compute_dtype = \"bfloat16\" does not";
+  const auto architecture = device_identity(device).architecture;
+  const bool is_known = architecture.empty() || architecture.starts_with("9.") || architecture.starts_with("10.");
+  return is_known ? ""
+                  : concat("products of experts wait for the host on GPUs of compute capability ", architecture,
+                           ", needed: 9 or 10");
+}
+
+/// Returns why_no_graphs(), which is logged where a GPU computes and the choice is open.
+std::string chosen_graphs(const ModelSection& model) {
+  if (model.graphs == GraphsChoice::kOff) return "they are off";
+  auto why = why_no_graphs(model);
+  if (model.graphs == GraphsChoice::kAuto && names_gpu(model.device) && !why.empty())
+    log::info("[graphs] operators are started one by one (model.graphs): ", why);
+  return why;
+}
+
 }  // namespace
 
 MachineChoices machine_choices(const ExperimentConfig& config) {
@@ -39,6 +69,7 @@ MachineChoices machine_choices(const ExperimentConfig& config) {
   machine.device = find_device("auto", "model.device").is_cpu() ? "cpu" : "cuda";
   auto model = config.model;
   if (model.device == "auto") model.device = machine.device;
+  machine.no_graphs = chosen_graphs(model);
   const bool open = !model.uses_operators() && model.compute_dtype == ComputeDtype::kAuto && !model.products.given() &&
                     !model.stores_wide();
   if (!open || !gains_from_choice(model)) return machine;
@@ -54,12 +85,33 @@ void compute_on(ModelSection& model, const std::string& device) {
   if (device.empty() || device == model.device) return;
   model.device = device;
   model.engine = EngineChoice::kAuto;
+  model.graphs = GraphsChoice::kOff;
   const bool on_gpu = !find_device(device, "--device").is_cpu();
   if (on_gpu && model.compute_dtype == ComputeDtype::kMeasured) {
     model.compute_dtype = ComputeDtype::kAuto;
     model.products = {};
   }
   model.settle({.threads = 1, .products = {}, .device = on_gpu ? "cuda" : "cpu"});
+}
+
+std::string why_no_graphs(const ModelSection& model) {
+  if (!names_gpu(model.device)) return "no GPU computes";
+  const auto device = find_device(model.device, "model.device");
+  if (is_sparse(model))
+    if (const auto why = why_experts_wait(model, device); !why.empty()) return why;
+  return evenkeel::why_no_graphs(device);
+}
+
+void choose_graphs(ModelSection& model) {
+  model.graphs = GraphsChoice::kAuto;
+  model.settle_graphs(chosen_graphs(model));
+}
+
+void require_graphs(const ModelSection& model) {
+  if (model.graphs != GraphsChoice::kOn) return;
+  const auto why = why_no_graphs(model);
+  EK_CHECK(why.empty(), kConfig, "the run records its passes (model.graphs = \"on\"), but ", why,
+           "; --set model.graphs=off goes on without, with other bits");
 }
 
 }  // namespace evenkeel::fed

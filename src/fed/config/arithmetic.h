@@ -13,9 +13,17 @@ namespace evenkeel::fed {
 MachineChoices machine_choices(const ExperimentConfig& config);
 
 /// Moves a settled `[model]` section to another device and its engine. Kernels that were measured for processors are
-/// dropped on a GPU.
+/// dropped on a GPU, and nothing is recorded (model.graphs).
 /// \param device  value of the option --device; empty or equal to the present device: nothing changes
 /// \throws kConfig when the device or its engine does not support the config
 void compute_on(ModelSection& model, const std::string& device);
+
+/// Returns why the passes of a training cannot be recorded with these settings; empty if they can (model.graphs).
+/// REQUIRES a device that is not "auto"
+std::string why_no_graphs(const ModelSection& model);
+/// Records passes in this process if that is possible, whatever `model` says, and logs why if it is not.
+void choose_graphs(ModelSection& model);
+/// Checks that a run that records passes can go on here. \throws kConfig
+void require_graphs(const ModelSection& model);
 
 }  // namespace evenkeel::fed

@@ -54,11 +54,21 @@ constexpr auto names(ComputeDtype) {
 }
 using nn::EngineChoice;
 
+/// Selects whether the layers of a training step are recorded as graphs of a GPU (nn/engine/pass_graphs.h). Their
+/// batches are padded, so the bits of a run depend on it.
+enum class GraphsChoice { kAuto, kOn, kOff };
+constexpr auto names(GraphsChoice) {
+  return std::array{config::EnumName<GraphsChoice>{"auto", GraphsChoice::kAuto},
+                    config::EnumName<GraphsChoice>{"on", GraphsChoice::kOn},
+                    config::EnumName<GraphsChoice>{"off", GraphsChoice::kOff}};
+}
+
 /// Values of this machine for keys that a config leaves open (fed/config/arithmetic.h measures them).
 struct MachineChoices {
   int64_t threads = 1;
   nn::MatmulTable products;
-  std::string device = "cpu";  ///< value of device = "auto": "cpu" or "cuda"
+  std::string device = "cpu";                 ///< value of device = "auto": "cpu" or "cuda"
+  std::string no_graphs = "no GPU computes";  ///< why graphs cannot be recorded; empty: they can
 };
 
 /// `[model.products]`: the kernel of each product with the base, by number of rows. Each list has
@@ -91,6 +101,7 @@ struct ModelSection {
   std::string base_cache;
   std::string device = "cpu";
   EngineChoice engine = EngineChoice::kAuto;
+  GraphsChoice graphs = GraphsChoice::kAuto;
   ProductsSection products;
   void visit(auto& field) {
     field("path", path,
@@ -113,6 +124,9 @@ struct ModelSection {
     field("engine", engine,
           "operators: kernels (this program's, CPU only), aten (LibTorch's, any device), or auto (aten on a GPU, "
           "otherwise kernels)");
+    field("graphs", graphs,
+          "record the layers of a training step and replay them, on a GPU: on, off, or auto (on where it is possible); "
+          "bits depend on it");
     field("products", products, "");
   }
   void resolve(const config::Table& table) const;
@@ -122,8 +136,11 @@ struct ModelSection {
   /// \param place_of  returns " (file, line)" of a key, for error messages
   /// \throws kConfig
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
-  /// Replaces "auto" in device, engine and compute_dtype (settle_products()). \throws kConfig as check_engine()
+  /// Replaces "auto" in device, engine, compute_dtype (settle_products()) and graphs.
+  /// \throws kConfig as check_engine(), and when graphs are asked for and cannot be recorded
   void settle(const MachineChoices& machine);
+  /// Replaces graphs "auto". \param why_not  MachineChoices::no_graphs \throws kConfig when "on" is not possible
+  void settle_graphs(const std::string& why_not);
   /// Returns the product table; that of float32 if compute_dtype is "auto".
   nn::MatmulTable product_table() const;
   /// Returns the engine and its arithmetic. A compute_dtype of "auto" counts as float32.

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "base/testing.h"
+
 namespace evenkeel::fed {
 namespace {
 
@@ -172,11 +174,28 @@ TEST(ExperimentConfig, TheDeviceDeterminesEngineAndTypes) {
   EXPECT_EQ(neither->model.device, "cpu");
 }
 
+TEST(ExperimentConfig, GraphsAreSettledByWhatTheMachineCan) {
+  const auto chosen = [](const std::string& graphs, const std::string& why_not) {
+    return settle(read("[model]\ndevice = \"cuda\"\ngraphs = \"" + graphs + "\"\n"),
+                  {.products = {}, .no_graphs = why_not})
+        ->model.graphs;
+  };
+  EXPECT_EQ(chosen("auto", ""), GraphsChoice::kOn);
+  EXPECT_EQ(chosen("auto", "there is no library"), GraphsChoice::kOff);
+  EXPECT_EQ(chosen("on", ""), GraphsChoice::kOn);
+  EXPECT_EQ(chosen("off", ""), GraphsChoice::kOff);
+  EXPECT_EQ(testing::refusal([&] { chosen("on", "there is no library"); }),
+            "[config] model.graphs is \"on\", but there is no library; auto or off computes without");
+  EXPECT_EQ(settle(read(""), {})->model.graphs, GraphsChoice::kOff) << "on a processor";
+}
+
 TEST(ExperimentConfig, UnsupportedSettingsOfAGpuAreRefusedByName) {
   const std::string gpu = "[model]\ndevice = \"cuda\"\n";
   expect_complaint("[model]\ndevice = \"gpu\"\n", {"model.device is \"gpu\"", "cpu, cuda", "line 2"});
   expect_complaint(gpu + "engine = \"kernels\"\n", {"model.engine is \"kernels\"", "allowed: aten", "line 3"});
   expect_complaint(gpu + "engine = \"cuda\"\n", {"model.engine", "auto, kernels, aten"});
+  expect_complaint("[model]\ngraphs = \"on\"\n", {"model.graphs is \"on\"", "allowed: auto or off", "cpu", "line 2"});
+  expect_complaint(gpu + "graphs = \"yes\"\n", {"model.graphs is \"yes\"", "auto, on, off"});
   expect_complaint(gpu + "base_format = \"int8\"\n", {"model.base_format is int8", "stored"});
   expect_complaint("[model]\nengine = \"aten\"\nbase_format = \"int8\"\n", {"model.base_format is int8", "stored"});
   expect_complaint(gpu + "[clients]\nparallel = 2\n", {"clients.parallel is 2", "allowed: 1", "cuda"});

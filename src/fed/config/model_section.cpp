@@ -84,6 +84,8 @@ bool ModelSection::uses_operators() const { return nn::engine_on(engine, device)
 
 void ModelSection::check_engine(const std::function<std::string(std::string_view key)>& place_of) const {
   nn::check_engine(engine, device, place_of("engine"));
+  EK_CHECK(graphs != GraphsChoice::kOn || names_gpu(device) || device == "auto", kConfig,
+           "model.graphs is \"on\", allowed: auto or off, where model.device is ", device, place_of("graphs"));
   if (!uses_operators()) return;
   const auto where = concat(", where model.engine is aten (model.device ", device, ")");
   EK_CHECK(base_format == models::BaseFormat::kStored, kConfig, "model.base_format is int8, allowed: stored", where,
@@ -99,6 +101,13 @@ void ModelSection::settle(const MachineChoices& machine) {
   check_engine([](std::string_view) { return std::string(); });
   if (engine == EngineChoice::kAuto) engine = names_gpu(device) ? EngineChoice::kAten : EngineChoice::kKernels;
   settle_products(machine.products);
+  settle_graphs(machine.no_graphs);
+}
+
+void ModelSection::settle_graphs(const std::string& why_not) {
+  EK_CHECK(graphs != GraphsChoice::kOn || why_not.empty(), kConfig, "model.graphs is \"on\", but ", why_not,
+           "; auto or off computes without");
+  if (graphs == GraphsChoice::kAuto) graphs = why_not.empty() ? GraphsChoice::kOn : GraphsChoice::kOff;
 }
 
 nn::MatmulTable ModelSection::product_table() const {

@@ -40,10 +40,18 @@ std::shared_ptr<const train::Residence> SharedState::residence(c10::Device devic
   return residence_;
 }
 
+std::shared_ptr<train::StepGraphs> SharedState::graphs(nn::EngineKind engine) {
+  const std::scoped_lock lock(mutex_);
+  if (!graphs_) graphs_ = std::make_shared<train::StepGraphs>(engine);
+  return graphs_;
+}
+
 train::LocalTraining ClientContext::training() const {
   train::LocalTraining training = config->train;
   training.compute = config->model.compute();
   training.residence = shared->residence(model->device());
+  if (training.residence && config->model.graphs == GraphsChoice::kOn)
+    training.graphs = shared->graphs(training.compute.engine);
   return training;
 }
 

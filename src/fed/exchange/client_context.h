@@ -34,12 +34,15 @@ class SharedState {
   /// Returns the shared state on `device`. It is copied on first use and kept until the state changes.
   /// \return null for the processor
   std::shared_ptr<const train::Residence> residence(c10::Device device);
+  /// Returns the recorded passes of the base, which are kept until the process ends.
+  std::shared_ptr<train::StepGraphs> graphs(nn::EngineKind engine);
 
  private:
   std::mutex mutex_;
   methods::Common common_;
   int64_t round_ = 0;  // last round with an applied change
   std::shared_ptr<const train::Residence> residence_{};
+  std::shared_ptr<train::StepGraphs> graphs_{};
 };
 
 /// Everything that the clients of one process share.

@@ -238,5 +238,20 @@ TEST_F(ResidenceTest, EstimatesGpuMemoryFromShapes) {
   EXPECT_GT(device_memory_plan(wide).needed(), whole.needed()) << "four times the rows of a micro-batch";
 }
 
+TEST_F(ResidenceTest, EstimatesWhatRecordedPassesHold) {
+  const auto plan_of = [&](GraphsChoice graphs) {
+    auto e = experiment("ub-smoe");
+    e.server.config = e.server.config.with([&](ExperimentConfig& values) { values.model.graphs = graphs; });
+    return device_memory_plan(e);
+  };
+  const auto with = plan_of(GraphsChoice::kOn), without = plan_of(GraphsChoice::kOff);
+  const auto part = std::find_if(with.parts.begin(), with.parts.end(), [](const models::MemoryPart& each) {
+    return each.what.starts_with("recorded passes");
+  });
+  ASSERT_NE(part, with.parts.end());
+  EXPECT_NE(part->lower.find("--set model.graphs=off"), std::string::npos);
+  EXPECT_GE(with.needed(), without.needed() + part->bytes);
+}
+
 }  // namespace
 }  // namespace evenkeel::fed

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "base/system/device.h"
 #include "base/system/local_ranks.h"
@@ -209,14 +210,39 @@ Parts packed_factors(const Experiment& e) {
            merged > 0 ? std::string(kMergedKeys) : kAdapterKeys}};
 }
 
+bool records_passes(const Experiment& e) { return e.server.config->model.graphs == GraphsChoice::kOn; }
+
+/// Returns the tokens of a padded pass (data::padded()), at most.
+int64_t padded_tokens(int64_t tokens) { return (tokens / train::kPaddingStep + 2) * train::kPaddingStep; }
+
+/// Returns how many sizes of clients' adapters there are, at most as many as are kept.
+int64_t sizes_of_clients(const Experiment& e) {
+  std::set<int64_t> ranks;
+  for (const auto& client : e.server.clients) ranks.insert(client.rank);
+  return std::min(std::ssize(ranks), static_cast<int64_t>(train::kMostShapesOfClients));
+}
+
+/// Returns what recorded passes hold beside what every step needs: the activations of the largest in a pool of their
+/// own, and the adapters and gradients of clients of each size (train/step_graphs.h).
+Parts recorded_passes(const Experiment& e, int64_t adapter, int64_t activations) {
+  if (!records_passes(e)) return {};
+  return {{"recorded passes, and what stays in place for them", activations + 2 * sizes_of_clients(e) * adapter,
+           "train.batch_size or train.merge_tokens, or --set model.graphs=off"}};
+}
+
 /// Returns the memory of training on a GPU.
 Parts device_training_moment(const Experiment& e, int64_t adapter) {
-  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config->train);
-  const models::PassShape pass{.tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = 1};
-  return {{"a client's adapters, gradients, moments and what its method sends", 5 * adapter, kAdapterKeys},
-          {concat("activations of micro-batches of up to ", tokens, " tokens at once"),
-           models::kept_bytes_of_operators(e.server.model, pass) + models::passing_bytes(e.server.model, pass),
-           "train.batch_size, train.merge_tokens or data.cutoff"}};
+  const int64_t longest = longest_pass(e.fabric.shards, e.server.config->train),
+                tokens = records_passes(e) ? padded_tokens(longest) : longest;
+  const models::PassShape pass{.tokens = tokens, .targets = longest, .top_k = most_experts(e), .threads = 1};
+  const int64_t activations =
+      models::kept_bytes_of_operators(e.server.model, pass) + models::passing_bytes(e.server.model, pass);
+  Parts parts{{"a client's adapters, gradients, moments and what its method sends", 5 * adapter, kAdapterKeys},
+              {concat("activations of micro-batches of up to ", tokens, " tokens at once"), activations,
+               "train.batch_size, train.merge_tokens or data.cutoff"}};
+  const auto recorded = recorded_passes(e, adapter, activations);
+  parts.insert(parts.end(), recorded.begin(), recorded.end());
+  return parts;
 }
 
 /// Returns the memory of BERTScore's encoder, unless the experiment has loaded it.

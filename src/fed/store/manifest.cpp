@@ -47,7 +47,10 @@ OrderedJson machine_record(const ModelSection& model) {
                         {"processor", machine::processor_field("model name")},
                         {"cores", machine::processors()},
                         {"memory", concat(machine::memory().physical / 1024, " kB")}};
-  if (names_gpu(model.device)) record["gpu"] = gpu_record(model.device);
+  if (names_gpu(model.device)) {
+    record["gpu"] = gpu_record(model.device);
+    record["gpu"]["graphs"] = config::name_of(model.graphs);
+  }
   return record;
 }
 

@@ -301,7 +301,10 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   auto config = node_config(offer, options_);
   require_agreed_config(options_.agreed, config, offer.client);
   config = with_agreed_items(config, options_);
-  config = config.with([&](fed::ExperimentConfig& values) { fed::compute_on(values.model, options_.device); });
+  config = config.with([&](fed::ExperimentConfig& values) {
+    fed::compute_on(values.model, options_.device);
+    fed::choose_graphs(values.model);
+  });
   AgreedRun agreed(options_.folder, offer.run);
   const AgreedTerms terms{.client = offer.client, .files = files_digest(options_), .keys = agreed_keys(offer)};
   agreed.require_same(terms, !options_.agreed.empty());

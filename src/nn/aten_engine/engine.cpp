@@ -9,6 +9,7 @@
 #include "nn/aten_engine/loss.h"
 #include "nn/aten_engine/pass.h"
 #include "nn/aten_engine/rows.h"
+#include "nn/aten_engine/stack_graphs.h"
 #include "nn/aten_engine/trained_head.h"
 #include "nn/attention/full_attention.h"
 #include "nn/dense/index.h"
@@ -24,6 +25,8 @@ std::shared_ptr<const PreparedFactors> AtenEngine::prepare(const ModelFactors& f
 }
 
 std::unique_ptr<Pass> AtenEngine::begin(const PassInput& input) const { return std::make_unique<AtenPass>(input); }
+
+std::unique_ptr<PassGraphs> AtenEngine::graphs() const { return std::make_unique<StackGraphs>(); }
 
 at::Tensor AtenEngine::linear(const at::Tensor& x_NI, const FrozenWeight& w, const Compute& compute) const {
   check_linear_shapes(x_NI, w.values_OI);

@@ -15,6 +15,7 @@ class AtenEngine final : public Engine {
   at::Tensor wide_weight(const at::Tensor& stored) const override;
   std::shared_ptr<const PreparedFactors> prepare(const ModelFactors& factors, const Compute& compute) const override;
   std::unique_ptr<Pass> begin(const PassInput& input) const override;
+  std::unique_ptr<PassGraphs> graphs() const override;
   at::Tensor linear(const at::Tensor& x_NI, const FrozenWeight& w, const Compute& compute) const override;
   at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, const at::Tensor& v_THP,
                             std::span<const int64_t> offsets) const override;

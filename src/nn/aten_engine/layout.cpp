@@ -74,13 +74,23 @@ class RotaryUpload {
   size_t table_ = 0, rows_ = 0;
 };
 
+/// Returns the tensors of a layout that are defined.
+std::vector<at::Tensor*> pointers(Layout& layout) {
+  std::vector<at::Tensor*> all{&layout.ids_R, &layout.starts_B1};
+  for (auto& table : layout.rotary) all.insert(all.end(), {&table.cos, &table.sin});
+  for (auto& sin : layout.signed_sin) all.push_back(&sin);
+  for (auto* index : {&layout.copies, &layout.firsts, &layout.padded, &layout.unpadded})
+    if (index->defined()) all.insert(all.end(), {&index->from_N, &index->order_N, &index->begins_R});
+  return all;
+}
+
 }  // namespace
 
 Layout Layout::of(const data::PackedBatch& batch, int64_t head_width, std::span<const RopeSpec> ropes,
-                  c10::Device device) {
+                  c10::Device device, int64_t longest_step) {
   Layout layout;
   layout.offsets = batch.offsets;
-  layout.longest = longest_of(batch.offsets);
+  layout.longest = (longest_of(batch.offsets) + longest_step - 1) / longest_step * longest_step;
   IndexUpload upload;
   const size_t ids = upload.add(numbers(batch.ids)), starts = upload.add(ints(layout.offsets));
   std::vector<RotaryUpload> tables;
@@ -102,6 +112,19 @@ Layout Layout::of(const data::PackedBatch& batch, int64_t head_width, std::span<
   layout.unpadded = unpadded.sent(upload);
   if (copies) layout.copies = copies->sent(upload), layout.firsts = firsts->sent(upload);
   return layout;
+}
+
+std::vector<at::Tensor> Layout::tensors() const {
+  std::vector<at::Tensor> all;
+  Layout alias = *this;
+  for (auto* tensor : pointers(alias)) all.push_back(*tensor);
+  return all;
+}
+
+Layout Layout::copy() const {
+  Layout result = *this;
+  for (auto* tensor : pointers(result)) *tensor = tensor->clone();
+  return result;
 }
 
 }  // namespace evenkeel::nn::aten

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "nn/aten_engine/attention.h"
 #include "nn/aten_engine/core_products.h"
@@ -10,7 +11,6 @@
 #include "nn/aten_engine/norm.h"
 #include "nn/aten_engine/routing.h"
 #include "nn/dense/norm.h"
-#include "nn/moe/marked.h"
 
 namespace evenkeel::nn::aten {
 namespace {
@@ -34,7 +34,9 @@ PassFactors::PassFactors(const ModelFactors& factors, const Compute& compute)
 }
 
 AtenPass::AtenPass(const PassInput& input)
-    : Pass(input), layout_(Layout::of(in_.batch, in_.rotary_width, in_.ropes, in_.device)) {
+    : AtenPass(input, Layout::of(input.batch, input.rotary_width, input.ropes, input.device)) {}
+
+AtenPass::AtenPass(const PassInput& input, Layout layout) : Pass(input), layout_(std::move(layout)) {
   if (in_.cache) window_.emplace(*in_.cache, in_.batch.offsets, in_.last_only);
   if (in_.experts > 0)
     numbers_ =
@@ -95,27 +97,13 @@ at::Tensor AtenPass::of_tokens(const at::Tensor& x_R) const {
 }
 
 void AtenPass::count(const std::string& layer, const at::Tensor& experts_RK) {
-  choices_.push_back({layer, experts_RK});
+  choices_.layers.push_back(layer), choices_.experts_RK.push_back(experts_RK);
 }
 
 void AtenPass::end() {
   if (window_) window_->write_back();
-  if (!choices_.empty()) count_all();
-}
-
-/// Counts the choices of all layers with few operators.
-void AtenPass::count_all() const {
-  std::vector<at::Tensor> choices;
-  for (const auto& layer : choices_) choices.push_back(layer.experts_RK);
-  auto chosen_LTE = marked(at::stack(choices), in_.experts);
-  if (layout_.copies.defined()) chosen_LTE = chosen_LTE.index_select(1, layout_.copies.from_N);
-  auto into = in_.routing.begin();
-  int64_t begin = 0;
-  for (const auto& end : in_.batch.micro_batch_ends()) {
-    const auto counts_LE = chosen_LTE.slice(1, begin, end.tokens).sum(1).unbind();
-    for (size_t l = 0; l < choices_.size(); ++l) (*into)[choices_[l].layer].counts = counts_LE[l];
-    ++into, begin = end.tokens;
-  }
+  if (!choices_.layers.empty())
+    count_choices(choices_.layers, at::stack(choices_.experts_RK), layout_.copies, in_.experts, in_.batch, in_.routing);
 }
 
 }  // namespace evenkeel::nn::aten

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/aten_engine/cached_attention.h"
+#include "nn/aten_engine/choices.h"
 #include "nn/aten_engine/experts.h"
 #include "nn/aten_engine/layout.h"
 #include "nn/engine/pass.h"
@@ -25,6 +26,8 @@ struct PassFactors final : PreparedFactors {
 class AtenPass final : public Pass {
  public:
   explicit AtenPass(const PassInput& input);
+  /// \param layout  of the batch; the pass refers to its tensors
+  AtenPass(const PassInput& input, Layout layout);
 
   const at::Tensor& ids_R() const override { return layout_.ids_R; }
   const RotaryTable& rotary(size_t number) const override { return layout_.rotary[number]; }
@@ -38,27 +41,22 @@ class AtenPass final : public Pass {
   at::Tensor experts(const at::Tensor& x_RD, const Routing& routing, const ExpertLayer& of,
                      size_t layer) const override;
   void end() override;
+  /// Returns what the layers selected so far. Nothing is counted before end().
+  const LayerChoices& choices() const { return choices_; }
 
  private:
-  /// The experts that a layer selects.
-  struct LayerChoices {
-    std::string layer;      // routing key
-    at::Tensor experts_RK;  // int64
-  };
-
   at::Tensor packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const AttentionSteps& steps) const override;
   at::Tensor cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                     const AttentionSteps& steps, bool only_last) const override;
   at::Tensor of_tokens(const at::Tensor& x_R) const override;
   void count(const std::string& layer, const at::Tensor& experts_RK) override;
-  void count_all() const;
   const PassFactors& factors() const { return static_cast<const PassFactors&>(*in_.factors); }
 
   Layout layout_;
   mutable std::optional<CacheWindow> window_;  // filled layer by layer
   SlotNumbers numbers_;                        // of the batch; empty without experts
-  std::vector<LayerChoices> choices_;          // counted after the last layer
+  LayerChoices choices_;                       // counted after the last layer
 };
 
 }  // namespace evenkeel::nn::aten

@@ -11,6 +11,7 @@
 
 #include "nn/dense/loss.h"
 #include "nn/engine/pass.h"
+#include "nn/engine/pass_graphs.h"
 #include "nn/engine/step_arithmetic.h"
 
 namespace evenkeel::nn {
@@ -38,6 +39,8 @@ class Engine {
   virtual std::shared_ptr<const PreparedFactors> prepare(const ModelFactors& factors, const Compute& compute) const = 0;
   /// Begins the pass of a batch.
   virtual std::unique_ptr<Pass> begin(const PassInput& input) const = 0;
+  /// Returns an object that records the passes of one model; null if the engine cannot.
+  virtual std::unique_ptr<PassGraphs> graphs() const { return nullptr; }
 
   // --- encoders
 
