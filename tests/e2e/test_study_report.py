@@ -246,7 +246,7 @@ def test_a_report_can_be_of_one_task_at_one_budget(study):
     assert [b["budget"] for b in arm_of(report, "fedit")["budgets"]] == [budget]
     assert f"only of tasks: {task}" in succeed("report", study, "--task", task).stdout.replace("\n", " ")
     refused("report", study, "--task", "poems", says=["poems", task])
-    refused("report", study, "--budget", 0.3, says=["0.3", str(budget)])
+    refused("report", study, "--budget", 0.3, says=["0.3", f"{budget:g}"])
     refused("report", study, "--task", task, "--format", "html", says=["--task", "--format html"])
     refused("report", study, "--budget", budget, "--table", "runs", says=["--budget", "--table"])
 
