@@ -28,6 +28,8 @@ namespace {
 struct ReportFlags {
   std::vector<std::string> folders;
   std::string html, table, format = "text", endpoint;
+  std::vector<std::string> tasks;
+  std::vector<double> budgets;
 };
 
 const std::vector<std::string> kFormats{"text", "md", "latex", "csv", "json", "html"};
@@ -67,7 +69,7 @@ Reported read_folders(const ReportFlags& flags) {
   const bool evaluated = std::any_of(reported.runs.begin(), reported.runs.end(), is_evaluated);
   const bool needs_values = flags.format == "csv" || flags.format == "json";
   if (flags.table.empty() && flags.format != "html" && (is_study || evaluated || needs_values))
-    reported.comparison = comparison::compare(reported.arms);
+    reported.comparison = comparison::compare(reported.arms, {.tasks = flags.tasks, .budgets = flags.budgets});
   return reported;
 }
 
@@ -115,6 +117,9 @@ void check_flags(const ReportFlags& flags) {
   EK_CHECK(flags.table.empty() || flags.endpoint.empty(), kConfig,
            "--table prints tables of single runs or of the paper: it does not go with --endpoint");
   if (!flags.endpoint.empty()) scoring::find_measure(flags.endpoint);
+  const bool narrowed = !flags.tasks.empty() || !flags.budgets.empty();
+  EK_CHECK(!narrowed || (flags.table.empty() && flags.html.empty() && flags.format != "html"), kConfig,
+           "--task and --budget narrow the comparison: they do not go with --table, --html or --format html");
 }
 
 /// Returns the files that the report of a folder reads.
@@ -187,6 +192,10 @@ void add_report_command(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--endpoint", flags->endpoint,
                       "compare by this measure instead of the study's, for example accuracy or f1");
+  command->add_option("--task", flags->tasks,
+                      "compare by this task's scores only; may be repeated (default: all tasks)");
+  command->add_option("--budget", flags->budgets,
+                      "compare at this budget only; may be repeated (default: all budgets)");
   command->callback([flags] { run_report(*flags); });
 }
 

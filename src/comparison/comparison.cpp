@@ -5,6 +5,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/text.h"
 #include "comparison/conclusion.h"
 #include "comparison/function_differences.h"
 #include "records/run_costs.h"
@@ -21,13 +22,17 @@ struct Inputs {
   const CompareOptions& options;
 };
 
-/// Returns the tasks that are compared: those that have the endpoint, unless the options name fewer.
-std::vector<std::string> compared_tasks(const Inputs& in) {
-  auto tasks = tasks_with(in.scores.all(), in.endpoint);
-  const auto& named = in.options.tasks;
+/// Keeps the values that are named, if any are.
+template <typename T>
+std::vector<T> only(std::vector<T> all, const std::vector<T>& named) {
   if (!named.empty())
-    std::erase_if(tasks, [&](const auto& task) { return std::find(named.begin(), named.end(), task) == named.end(); });
-  return tasks;
+    std::erase_if(all, [&](const T& one) { return std::find(named.begin(), named.end(), one) == named.end(); });
+  return all;
+}
+
+/// Returns the tasks that have a measure, unless the options name fewer.
+std::vector<std::string> compared_tasks(const Inputs& in, const scoring::Measure& measure) {
+  return only(tasks_with(in.scores.all(), measure), in.options.tasks);
 }
 
 std::vector<std::string> without(std::vector<std::string> all, const std::vector<std::string>& some) {
@@ -68,7 +73,8 @@ std::optional<double> deviation_or_none(std::span<const double> values) {
 /// Returns a measure's mean over tasks and over the seeds that are complete for the endpoint.
 std::optional<double> beside_mean(const Inputs& in, const Aspect& aspect, const BudgetMean& budget,
                                   const scoring::Measure& measure) {
-  const auto tasks = tasks_with(in.scores.all(), measure);
+  const auto tasks = compared_tasks(in, measure);
+  if (tasks.empty()) return std::nullopt;
   std::vector<double> values;
   for (size_t i = 0; i < in.study.seeds.size(); ++i) {
     if (!budget.by_seed[i]) continue;
@@ -231,8 +237,11 @@ void add_arms(const Inputs& in, ServedResult& result) {
 
 ServedResult served_result(const Inputs& in, scoring::ServedBy served_by) {
   const auto& scores = in.scores.all();
-  ServedResult result{
-      .served_by = served_by, .tasks = compared_tasks(in), .without = {}, .budgets = budgets_of(scores), .arms = {}};
+  ServedResult result{.served_by = served_by,
+                      .tasks = compared_tasks(in, in.endpoint),
+                      .without = {},
+                      .budgets = only(budgets_of(scores), in.options.budgets),
+                      .arms = {}};
   if (in.options.tasks.empty())
     result.without = without(scoring::distinct(scores, &scoring::TaskScore::task), result.tasks);
   add_arms(in, result);
@@ -297,6 +306,18 @@ void check_endpoint(const StudyRuns& study, const ScoreLookup& scores, const sco
            ", there are: ", join(scoring::measures_in(all)));
 }
 
+/// Checks that what the options name is there.
+void check_named(const ScoreLookup& scores, const scoring::Measure& endpoint, const CompareOptions& options) {
+  const auto tasks = tasks_with(scores.all(), endpoint);
+  for (const auto& task : options.tasks)
+    EK_CHECK(std::find(tasks.begin(), tasks.end(), task) != tasks.end(), kConfig, "no run has ", endpoint.name,
+             " of a task \"", shown(task), "\", there are: ", join(tasks));
+  const auto budgets = budgets_of(scores.all());
+  for (const double budget : options.budgets)
+    EK_CHECK(std::find(budgets.begin(), budgets.end(), budget) != budgets.end(), kConfig,
+             "no run has scores at budget ", budget, ", there are: ", join(budgets));
+}
+
 /// Returns after which rounds the runs of an arm were scored, such as "fedit 4 (stopped early), 6".
 std::string rounds_of(const StudyRuns& study, const std::string& arm) {
   std::vector<std::string> rounds;
@@ -340,6 +361,8 @@ std::vector<std::string> notes_of(const Inputs& in, const ServedResult& result) 
   const auto& study = in.study;
   std::vector<std::string> notes;
   if (study.seeds.size() < 2) notes.emplace_back("one seed: there is no interval and no test");
+  if (!in.options.tasks.empty()) notes.push_back(concat("only of tasks: ", join(result.tasks)));
+  if (!in.options.budgets.empty()) notes.push_back(concat("only at budgets: ", join(result.budgets)));
   if (!result.without.empty()) notes.push_back(concat("tasks without this endpoint: ", join(result.without)));
   if (auto rounds = rounds_note(study); !rounds.empty()) notes.push_back(std::move(rounds));
   std::vector<std::string> reasons;
@@ -362,6 +385,7 @@ Comparison compare(const StudyRuns& study, const CompareOptions& options) {
 Comparison compare(const StudyRuns& study, const ScoreLookup& scores, const CompareOptions& options) {
   const auto& endpoint = scoring::find_measure(options.endpoint.empty() ? study.endpoint : options.endpoint);
   check_endpoint(study, scores, endpoint);
+  check_named(scores, endpoint, options);
   Comparison result;
   result.endpoint = &endpoint;
   if (options.beside) result.beside = measures_beside(scores, endpoint);

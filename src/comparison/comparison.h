@@ -35,13 +35,14 @@ struct Comparison {
 struct CompareOptions {
   std::string endpoint{};            ///< measure by which arms are compared; empty: the endpoint of the study
   std::vector<std::string> tasks{};  ///< tasks that are compared; empty: all that have the measure
+  std::vector<double> budgets{};     ///< budgets that are compared; empty: all
   bool bootstrap = true;             ///< false: without bootstrap intervals, which take most of the time
   bool beside = true;                ///< false: without the other measures
 };
 
 /// Compares the arms of a study.
-/// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kData if no
-/// run is done and evaluated
+/// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kConfig listing
+/// the tasks or budgets there are if the options name another one; kData if no run is done and evaluated
 Comparison compare(const StudyRuns& study, const CompareOptions& options = {});
 /// Compares with scores that were read before. \param scores  of `study`; with items if there is a bootstrap
 Comparison compare(const StudyRuns& study, const ScoreLookup& scores, const CompareOptions& options);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -110,6 +111,25 @@ TEST(LargeWorld, TheTextStatesFactsOfAllTopicsInAllWordingsAndNothingOfTheSmallW
       const auto wrong = (world::large_world().value_of(subject) + 1) % 8;
       EXPECT_EQ(text.find(world::large_world().statement(subject, wrong) + "."), std::string::npos) << "a false fact";
     }
+}
+
+int64_t times_named(const std::string& text, const std::string& name) {
+  int64_t times = 0;
+  for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) ++times;
+  return times;
+}
+
+TEST(LargeWorld, TheTextNamesTheFirstEntitiesOfATopicMoreOftenThanTheLast) {
+  const auto text = all_of(builtin_documents(4000, 42, world::WorldSize::kLarge));
+  for (const auto& topic : world::large_world().topics()) {
+    double all = 0, first = 0, last = 0;
+    for (size_t i = 0; i < topic.entities.size(); ++i) {
+      const auto times = static_cast<double>(times_named(text, topic.entities[i]));
+      all += times, first += i < 12 ? times : 0, last += i >= 108 ? times : 0;
+    }
+    EXPECT_NEAR(first / all, std::sqrt(0.1), 0.03) << topic.name;
+    EXPECT_NEAR(last / all, 1 - std::sqrt(0.9), 0.03) << topic.name;
+  }
 }
 
 TEST(LargeWorld, EveryTaskHas400QuestionsOnFactsOfItsOwn) {

@@ -76,6 +76,8 @@ struct RoundView {
   int64_t round = 0;
   std::vector<ClientProfile> participants{};
   std::vector<double> weights{};
+  /// Mean of K_c over all clients that could have been drawn, each weighted by its number of training rows.
+  double mean_top_k_of_all = 0;
 };
 
 /// Holds what is equal for all clients of a run, so that a simulation stores it once.
@@ -109,6 +111,9 @@ struct LocalSetup {
   nn::RouterOptions router;
   TensorMap extra_trainables;  ///< further trained tensors, such as phi; they share memory with tensors of `router`
   TensorMap notes{};           ///< values that the method computes once and reuses in all steps of the round
+  /// Experts per token of a second forward and backward pass over the rows of each step, whose gradients a step gets as
+  /// StepView::reference. It may be above the client's K_c, so it is for studies only. 0: no such pass.
+  int64_t reference_top_k = 0;
 };
 
 /// Collects running means that a method reports for a round, such as "pg_share". Names are snake_case.
@@ -175,6 +180,8 @@ struct StepView {
   Metrics& metrics;
   /// Arithmetic over the step's tensors. They may be on a GPU, and a method should not wait for their values.
   const nn::StepArithmetic& arithmetic = nn::engine_of(nn::EngineKind::kKernels).step();
+  /// Gradients of A and B by site with LocalSetup::reference_top_k experts per token; null without that pass.
+  const lora::AdapterState* reference = nullptr;
 };
 
 }  // namespace evenkeel::methods

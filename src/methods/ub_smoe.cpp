@@ -36,20 +36,12 @@ constexpr const char* kMaxTopK = "k_max";
 
 at::Tensor scalar(double value) { return at::scalar_tensor(value, at::kDouble); }
 
-/// Returns Kbar = sum_c p_c K_c over the participants (R8).
+/// Returns sum_c p_c K_c over the participants.
 double mean_top_k(const RoundView& round) {
   double mean = 0;
   for (size_t c = 0; c < round.participants.size(); ++c)
     mean += round.weights[c] * static_cast<double>(round.participants[c].top_k);
   return mean;
-}
-
-/// Returns u_i = sum_c p_c a_ci / n_c. Its sum over the experts of a layer is Kbar (R7).
-at::Tensor utilization_E(const std::string& layer, const RoundView& round, const Uploads& uploads) {
-  return uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
-    const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
-    return update.extra(counts_of(layer)).to(at::kDouble) * (weight / tokens);
-  });
 }
 
 /// Returns Gamma: the mean number of optimiser steps of a client (R12).
@@ -69,6 +61,8 @@ class UbSmoe : public FederatedMethod {
 
   LocalSetup prepare(const lora::Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
+    if (view.client.trains && needs_oracle())
+      setup.reference_top_k = static_cast<int64_t>(download.extras.at(kMaxTopK).item<double>());
     if (!routes_with_phi(view.client)) return setup;
     for (const auto& [name, phi_E] : download.extras) {
       if (!name.ends_with(".phi")) continue;
@@ -140,7 +134,8 @@ class UbSmoe : public FederatedMethod {
       if (name.ends_with(".phi") ? routes_with_phi(client) : client.trains) payload.extras[name] = tensor;
     if (client.trains && options_.pg)
       payload.extras[kRhoReference] =
-          options_.rho_ref == RhoRef::kKmax ? state.memory.at(kMaxTopK) : scalar(mean_top_k(round));
+          options_.rho_ref == RhoRef::kKmax ? state.memory.at(kMaxTopK) : scalar(kbar(round));
+    if (client.trains && needs_oracle()) payload.extras[kMaxTopK] = state.memory.at(kMaxTopK);
     return payload;
   }
 
@@ -153,10 +148,11 @@ class UbSmoe : public FederatedMethod {
     }
     for (const auto& layer : server.moe_layers) {
       const auto u_E = utilization_E(layer, round, uploads);
+      const double target = balanced_utilization(round) / static_cast<double>(server.num_experts);
       auto& phi_E = next.global.extras.at(phi_of(layer));
       if (options_.phi_train == PhiTrain::kLocalFedavg && options_.modulates())
         phi_E = uploads.mean(phi_of(layer), round.weights);
-      if (options_.phi_update == PhiUpdate::kUtilization) phi_E = updated_phi_E(phi_E, u_E, mean_top_k(round));
+      if (options_.phi_update == PhiUpdate::kUtilization) phi_E = updated_phi_E(phi_E, u_E, target);
       next.memory[utilization_of(layer)] = u_E;
     }
     return next;
@@ -186,7 +182,29 @@ class UbSmoe : public FederatedMethod {
              server.max_top_k, ", the model's top-k, or more");
   }
 
+  bool needs_oracle() const { return options_.pg && options_.pg_source == PgSource::kOracle; }
+
+  /// Returns Kbar = sum_c p_c K_c over the round's participants, or over all clients (R8).
+  double kbar(const RoundView& round) const {
+    return options_.kbar_over == KbarOver::kClients ? round.mean_top_k_of_all : mean_top_k(round);
+  }
+
   // --- dynamic modulated routing ---
+
+  bool counts_per_selection() const { return options_.util_frequency == UtilFrequency::kPerSelection; }
+
+  /// Returns the sum over experts of a balanced layer's utilisation (R7).
+  double balanced_utilization(const RoundView& round) const { return counts_per_selection() ? 1.0 : kbar(round); }
+
+  /// Returns u_i = sum_c p_c a_ci / n_c, whose sum over the experts of a layer is the participants' Kbar, or sum_c p_c
+  /// a_ci / (n_c K_c), whose sum is 1 (R7).
+  at::Tensor utilization_E(const std::string& layer, const RoundView& round, const Uploads& uploads) const {
+    return uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
+      const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
+      const double of_each = counts_per_selection() ? tokens * static_cast<double>(update.client.top_k) : tokens;
+      return update.extra(counts_of(layer)).to(at::kDouble) * (weight / of_each);
+    });
+  }
 
   bool routes_with_phi(const ClientProfile& client) const {
     return options_.modulates() && (client.trains || options_.phi_at_eval);
@@ -205,9 +223,8 @@ class UbSmoe : public FederatedMethod {
     return (phi_LE - phi_LE.detach().clamp(options_.phi_range[0], options_.phi_range[1])).square().sum();
   }
 
-  /// Returns (1 - zeta) phit + zeta phi with phit = tanh(u* / (u + eps) - 1), scaled to the range (R4).
-  at::Tensor updated_phi_E(const at::Tensor& phi_E, const at::Tensor& u_E, double kbar) const {
-    const double target = kbar / static_cast<double>(u_E.numel());
+  /// Returns (1 - zeta) phit + zeta phi with phit = tanh(target / (u + eps) - 1), scaled to the range (R4).
+  at::Tensor updated_phi_E(const at::Tensor& phi_E, const at::Tensor& u_E, double target) const {
     const auto pull_E = (target / (u_E + options_.util_eps) - 1).tanh();
     const auto phit_E = at::where(pull_E.ge(0), pull_E * options_.phi_range[1], pull_E * -options_.phi_range[0]);
     return ((1 - options_.phi_momentum) * phit_E + options_.phi_momentum * phi_E.to(at::kDouble)).to(at::kFloat);

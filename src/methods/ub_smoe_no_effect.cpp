@@ -57,14 +57,15 @@ std::string why_phi_stays_zero(const Options& options) {
 void add_phi(const Options& options, Findings& found) {
   if (!options.modulates())
     return found.add("num_candidates is 0, so phi is added to no expert",
-                     {"phi_update", "phi_momentum", "phi_range", "util_eps", "phi_train", "phi_penalty", "lambda_phi",
-                      "phi_at_eval"});
+                     {"phi_update", "phi_momentum", "phi_range", "util_frequency", "util_eps", "phi_train",
+                      "phi_penalty", "lambda_phi", "phi_at_eval"});
   if (const auto why = why_phi_stays_zero(options); !why.empty()) {
     found.lines.push_back(concat("method.ub-smoe: the server's phi stays 0 for ever, because ", why,
                                  "; phi_train = \"local_fedavg\" keeps what clients train"));
     found.add("the server's phi is 0", {"phi_at_eval"});
   }
-  if (options.phi_update == PhiUpdate::kOff) found.add("phi_update is off", {"phi_momentum", "util_eps"});
+  if (options.phi_update == PhiUpdate::kOff)
+    found.add("phi_update is off", {"phi_momentum", "util_frequency", "util_eps"});
   if (options.phi_train == PhiTrain::kOff) {
     found.add("phi_train is off", {"phi_penalty", "lambda_phi"});
     if (options.phi_update == PhiUpdate::kOff) found.add("phi_update and phi_train are off", {"phi_range"});
@@ -74,15 +75,26 @@ void add_phi(const Options& options, Findings& found) {
     found.add("phi_update is off and phi_penalty is l2", {"phi_range"});
 }
 
+bool phi_uses_kbar(const Options& options) {
+  return options.modulates() && options.phi_update == PhiUpdate::kUtilization &&
+         options.util_frequency == UtilFrequency::kPerToken;
+}
+
+bool rho_uses_kbar(const Options& options) {
+  return options.pg && options.rho_ref == RhoRef::kKbar && options.rho_fn != RhoFn::kNone;
+}
+
 }  // namespace
 
 std::vector<std::string> values_without_effect(const Options& options) {
   Findings found(options);
   add_phi(options, found);
   if (!options.pg)
-    found.add("pg is false", {"pg_activity", "pg_apply", "pg_clip_mode", "pg_clip", "pg_gamma", "rho_ref", "rho_fn"});
+    found.add("pg is false",
+              {"pg_source", "pg_activity", "pg_apply", "pg_clip_mode", "pg_clip", "pg_gamma", "rho_ref", "rho_fn"});
   if (options.pg_clip_mode == PgClipMode::kOff) found.add("pg_clip_mode is off", {"pg_clip"});
   if (options.rho_fn == RhoFn::kNone) found.add("rho_fn is none", {"rho_ref"});
+  if (!phi_uses_kbar(options) && !rho_uses_kbar(options)) found.add("neither phi nor rho uses Kbar", {"kbar_over"});
   return std::move(found.lines);
 }
 

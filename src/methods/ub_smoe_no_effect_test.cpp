@@ -21,7 +21,8 @@ TEST(UbSmoeNoEffect, DefaultsAndValuesThatActAreNotNamed) {
   for (const auto* toml :
        {"", "pg = false", "num_candidates = 0", "phi_train = 'off'", "phi_range = [-2.0, 2.0]", "pg_clip = 3.0",
         "phi_update = 'off'\nphi_train = 'local_fedavg'", "phi_train = 'local_fedavg'\nphi_penalty = 'l2'",
-        "dmr_mode = 'preserve'\nnum_candidates = 0\nphi_momentum = 0.5", "rho_fn = 'none'"})
+        "dmr_mode = 'preserve'\nnum_candidates = 0\nphi_momentum = 0.5", "rho_fn = 'none'",
+        "pg = false\nkbar_over = 'clients'", "num_candidates = 0\nkbar_over = 'clients'"})
     EXPECT_TRUE(lines(toml).empty()) << toml << ": " << join(lines(toml), " | ");
 }
 
@@ -47,6 +48,13 @@ TEST(UbSmoeNoEffect, AKeyIsNamedWithItsValueAndTheKeyThatStopsIt) {
             "method.ub-smoe.pg_clip is 1.5, but has no effect: pg_clip_mode is off");
   EXPECT_EQ(only_line("phi_train = 'off'\nlambda_phi = 0.5"),
             "method.ub-smoe.lambda_phi is 0.5, but has no effect: phi_train is off");
+  EXPECT_EQ(only_line("num_candidates = 0\nrho_fn = 'none'\nkbar_over = 'clients'"),
+            "method.ub-smoe.kbar_over is \"clients\", but has no effect: neither phi nor rho uses Kbar");
+  EXPECT_EQ(only_line("pg = false\npg_source = 'placebo'"),
+            "method.ub-smoe.pg_source is \"placebo\", but has no effect: pg is false");
+  EXPECT_EQ(only_line("num_candidates = 0\nutil_frequency = 'per_selection'"),
+            "method.ub-smoe.util_frequency is \"per_selection\", but has no effect: num_candidates is 0, so phi is "
+            "added to no expert");
   EXPECT_EQ(only_line("lambda_phi = 0.0\nphi_penalty = 'l2'"),
             "method.ub-smoe.phi_penalty is \"l2\", but has no effect: lambda_phi is 0");
 }

@@ -17,10 +17,13 @@ enum class PhiUpdate { kUtilization, kOff };
 enum class PhiTrain { kOff, kLocalDiscard, kLocalFedavg };
 enum class PhiPenalty { kHinge, kL2 };
 enum class PgActivity { kStepUnion, kTokenWeighted, kMicroUnion };
+enum class PgSource { kOwn, kPlacebo, kMomentum, kOracle };
 enum class PgApply { kAdamGrad, kDecoupledSgd };
 enum class PgClipMode { kRelative, kPerExpertNorm, kElementwise, kGlobalNorm, kOff };
 enum class PgGamma { kOptSteps, kLiteral };
 enum class RhoRef { kKbar, kKmax };
+enum class KbarOver { kParticipants, kClients };
+enum class UtilFrequency { kPerToken, kPerSelection };
 enum class RhoFn { kSqrt, kNone, kLinear, kInvSqrt, kLog };
 
 constexpr auto names(DmrMode) {
@@ -58,6 +61,18 @@ constexpr auto names(PgGamma) {
   return std::array{config::EnumName{"opt_steps", PgGamma::kOptSteps},
                     config::EnumName{"literal_0.4", PgGamma::kLiteral}};
 }
+constexpr auto names(PgSource) {
+  return std::array{config::EnumName{"own", PgSource::kOwn}, config::EnumName{"placebo", PgSource::kPlacebo},
+                    config::EnumName{"momentum", PgSource::kMomentum}, config::EnumName{"oracle", PgSource::kOracle}};
+}
+constexpr auto names(KbarOver) {
+  return std::array{config::EnumName{"participants", KbarOver::kParticipants},
+                    config::EnumName{"clients", KbarOver::kClients}};
+}
+constexpr auto names(UtilFrequency) {
+  return std::array{config::EnumName{"per_token", UtilFrequency::kPerToken},
+                    config::EnumName{"per_selection", UtilFrequency::kPerSelection}};
+}
 constexpr auto names(RhoRef) {
   return std::array{config::EnumName{"kbar", RhoRef::kKbar}, config::EnumName{"kmax", RhoRef::kKmax}};
 }
@@ -76,17 +91,20 @@ struct Options {
   PhiUpdate phi_update = PhiUpdate::kUtilization;
   double phi_momentum = 0.9;
   std::vector<double> phi_range = {-1.0, 1.0};
+  UtilFrequency util_frequency = UtilFrequency::kPerToken;
   double util_eps = 1e-8;
   PhiTrain phi_train = PhiTrain::kLocalDiscard;
   PhiPenalty phi_penalty = PhiPenalty::kHinge;
   double lambda_phi = 0.01;
   bool phi_at_eval = true;
   bool pg = true;
+  PgSource pg_source = PgSource::kOwn;
   PgActivity pg_activity = PgActivity::kStepUnion;
   PgApply pg_apply = PgApply::kDecoupledSgd;
   PgClipMode pg_clip_mode = PgClipMode::kRelative;
   double pg_clip = 2.0;
   PgGamma pg_gamma = PgGamma::kOptSteps;
+  KbarOver kbar_over = KbarOver::kParticipants;
   RhoRef rho_ref = RhoRef::kKbar;
   RhoFn rho_fn = RhoFn::kSqrt;
 
@@ -100,6 +118,9 @@ struct Options {
     field("phi_momentum", phi_momentum, "zeta, share of the last phi that is kept, 0 .. 1");
     field("phi_range", phi_range,
           "bounds [min, max] of phi with min <= 0 <= max, beyond which the hinge penalty begins");
+    field("util_frequency", util_frequency,
+          "utilization of an expert on a client: per_token (a / n, target Kbar / M) or per_selection (a / (n K_c), "
+          "target 1 / M)");
     field("util_eps", util_eps, "added to a utilization before division by it, > 0");
     field("phi_train", phi_train,
           "training of phi on clients: off, local_discard (clients discard it) or local_fedavg (clients send it)");
@@ -107,6 +128,10 @@ struct Options {
     field("lambda_phi", lambda_phi, "weight of phi_penalty, 0 or more");
     field("phi_at_eval", phi_at_eval, "add phi in the routing of evaluations");
     field("pg", pg, "compute pseudo-gradients for idle experts");
+    field("pg_source", pg_source,
+          "what idle experts get, at the norm of their own Gt: own (Gt), or for studies placebo (Gt of another idle "
+          "expert of the layer), momentum (Gt for all experts, active ones too, at the layer's mean idle share) or "
+          "oracle (the client's gradient of the step with the checkpoint's K, by a second pass in every step)");
     field("pg_activity", pg_activity,
           "criterion of an idle expert: step_union (unused in the step), token_weighted (share of tokens) or "
           "micro_union (share of micro-batches)");
@@ -115,13 +140,14 @@ struct Options {
         "application of pseudo-gradients: adam_grad (as gradients of AdamW) or decoupled_sgd (theta -= lr * rho * Gt)");
     field("pg_clip_mode", pg_clip_mode,
           "quantity that pg_clip bounds: an expert's norm of rho * Gt, relative to active experts (relative) or "
-          "absolute (per_expert_norm), each element (elementwise), the norm of the whole gradient (global_norm), or "
-          "nothing (off)");
+          "absolute (per_expert_norm), each element (elementwise), the norm of real and pseudo-gradients together "
+          "(global_norm), or nothing (off)");
     field("pg_clip", pg_clip, "bound of the quantity in pg_clip_mode, > 0");
     field("pg_gamma", pg_gamma,
           "divisor of Gt: opt_steps (mean number of optimiser steps of a client) or literal_0.4 (0.4)");
-    field("rho_ref", rho_ref,
-          "ref in x = ref / K_c: kbar (mean K of the round's participants) or kmax (K of the checkpoint)");
+    field("kbar_over", kbar_over,
+          "clients over which Kbar, the mean of K_c, is taken: participants (of the round) or clients (all)");
+    field("rho_ref", rho_ref, "ref in x = ref / K_c: kbar (Kbar, see kbar_over) or kmax (K of the checkpoint)");
     field("rho_fn", rho_fn, "rho: sqrt (sqrt(x)), none (1), linear (x), inv_sqrt (sqrt(1 / x)) or log (ln(x + 1))");
   }
 
@@ -136,10 +162,6 @@ struct Options {
     table.check(util_eps > 0, "util_eps", util_eps, "above 0");
     table.check(lambda_phi >= 0, "lambda_phi", lambda_phi, "0 or more");
     table.check(pg_clip > 0, "pg_clip", pg_clip, "above 0");
-    table.check(pg_apply == PgApply::kAdamGrad || pg_clip_mode != PgClipMode::kGlobalNorm, "pg_clip_mode",
-                "global_norm",
-                "relative, per_expert_norm, elementwise or off when pg_apply = decoupled_sgd, which is no part of the "
-                "gradient");
   }
 
   /// Returns true if phi is added to the scores of any expert.

@@ -14,7 +14,8 @@ namespace evenkeel::methods::ubsmoe {
 namespace {
 
 constexpr std::string_view kA = ".pseudo_grad_a", kB = ".pseudo_grad_b";
-constexpr const char* kNorms = "pseudo_grad_norms";  // [L, E] of the pseudo-gradients, in LocalSetup::notes
+constexpr const char* kFactor = "global_norm_factor";  // of the step's pseudo-gradients, in LocalSetup::notes
+constexpr const char* kNorms = "pseudo_grad_norms";    // [L, E] of the pseudo-gradients, in LocalSetup::notes
 
 /// Returns the median of the chosen values of each layer as at::median() defines it: the lower of two middle values. It
 /// is 0 if no value is chosen. No value is read.
@@ -33,6 +34,12 @@ at::Tensor norms_LE(const nn::StepArithmetic& arithmetic, std::span<const nn::Ex
   std::vector<at::Tensor> norms;
   for (const auto& layer : layers) norms.push_back(arithmetic.expert_norms(layer.*list));
   return at::stack(norms);
+}
+
+/// Returns the gradient of a tensor, zeros if it had none.
+at::Tensor gradient_of(const at::Tensor& theta) {
+  if (!theta.grad().defined()) theta.mutable_grad() = at::zeros_like(theta);
+  return theta.grad();
 }
 
 /// Lists the layers with adapted experts. \param target  gives the tensor to which a pseudo-gradient is added
@@ -122,15 +129,41 @@ lora::AdapterState PseudoGradients::sent_in(const TensorMap& extras) {
 }
 
 void PseudoGradients::edit_gradients(const StepView& step) const {
-  if (options_.pg_apply != PgApply::kAdamGrad) return;
-  const auto gradient = [](const at::Tensor& theta) {
-    if (!theta.grad().defined()) theta.mutable_grad() = at::zeros_like(theta);
-    return theta.grad();
-  };
-  inject(step, gradient, 1.0);
-  if (options_.pg_clip_mode != PgClipMode::kGlobalNorm) return;
+  const bool global = options_.pg_clip_mode == PgClipMode::kGlobalNorm;
   const c10::NoGradGuard no_grad;
-  step.metrics.add("pg_clipped", step.arithmetic.limit_norm(gradients_of(step.setup), options_.pg_clip));
+  if (options_.pg_apply == PgApply::kAdamGrad) {
+    inject(step, gradient_of, 1.0);
+    if (global) step.metrics.add("pg_clipped", step.arithmetic.limit_norm(gradients_of(step.setup), options_.pg_clip));
+  } else if (global) {
+    limit_both(step);
+  }
+}
+
+/// Limits the norm of real and pseudo-gradients together where the latter are no part of the gradient: adds them to
+/// copies of the experts' gradients to find the norm, multiplies the real ones by the factor, and keeps it for those
+/// that edit_parameters() adds.
+void PseudoGradients::limit_both(const StepView& step) const {
+  step.setup.notes.erase(kFactor);           // of the last step
+  std::map<const void*, at::Tensor> copies;  // of experts, by the memory of the gradient
+  auto layers = expert_layers(step, [&](const at::Tensor& theta) {
+    const auto gradient = gradient_of(theta);
+    return copies[gradient.data_ptr()] = gradient.clone();
+  });
+  if (layers.names.empty()) return;
+  const auto injection = injection_of(step, layers);
+  step.arithmetic.add_terms(layers.tensors, injection.scales, step.setup.notes.at(kNorms), 1.0);
+  const auto gradients = gradients_of(step.setup);
+  std::vector<at::Tensor> both;
+  for (const auto& gradient : gradients) {
+    const auto copy = copies.find(gradient.data_ptr());
+    both.push_back(
+        at::norm((copy == copies.end() ? gradient : copy->second), 2, at::IntArrayRef{}, false, at::kDouble));
+  }
+  const auto norm = at::stack(both).norm();
+  const auto factor = (options_.pg_clip / norm).clamp_max(1);
+  for (const auto& gradient : gradients) gradient.mul_(factor);
+  step.setup.notes[kFactor] = factor;
+  step.metrics.add("pg_clipped", norm.gt(options_.pg_clip).to(at::kDouble));
 }
 
 void PseudoGradients::edit_parameters(const StepView& step) const {
@@ -142,7 +175,7 @@ void PseudoGradients::edit_parameters(const StepView& step) const {
 /// Adds factor * share * clip(rho Gt) to target(theta) for every adapter tensor theta of the experts of every layer.
 void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
-  const auto layers = expert_layers(step, target);
+  auto layers = expert_layers(step, target);
   if (layers.names.empty()) return;
   const auto injection = injection_of(step, layers);
   report(step.metrics, injection,
@@ -151,12 +184,13 @@ void PseudoGradients::inject(const StepView& step, const Target& target, double 
 
 /// Determines how rho Gt is clipped: per expert, per element, or not here (R14), because the norm of the whole gradient
 /// is clipped later. Norms of Gt do not change within a round and are computed once.
-Injection PseudoGradients::injection_of(const StepView& step, const ExpertLayers& layers) const {
+Injection PseudoGradients::injection_of(const StepView& step, ExpertLayers& layers) const {
   const double rho = scale(step);
   const auto share_LE = idle_share_LE(options_.pg_activity, step.micro_batches, layers.names);
-  Injection injection{.scales = {share_LE, at::full_like(share_LE, rho)}};
   auto& norm_LE = step.setup.notes[kNorms];
   if (!norm_LE.defined()) norm_LE = norms_LE(step.arithmetic, layers.tensors, &nn::ExpertTerms::terms);
+  Injection injection{
+      .scales = {take_source(options_.pg_source, step, share_LE, norm_LE, layers), at::full_like(share_LE, rho)}};
   const auto mode = options_.pg_clip_mode;
   if (mode == PgClipMode::kElementwise) {
     std::vector<at::Tensor> above;
@@ -169,6 +203,8 @@ Injection PseudoGradients::injection_of(const StepView& step, const ExpertLayers
     injection.scales.scale_LE = at::where(injection.clipped_LE, limit_L1 / norm_LE, injection.scales.scale_LE);
   } else {
     injection.clipped_LE = at::zeros_like(share_LE, at::kBool);
+    if (const auto factor = step.setup.notes.find(kFactor); factor != step.setup.notes.end())
+      injection.scales.scale_LE *= factor->second;
   }
   return injection;
 }

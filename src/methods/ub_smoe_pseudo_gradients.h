@@ -12,6 +12,7 @@
 
 #include "methods/protocol.h"
 #include "methods/ub_smoe_options.h"
+#include "methods/ub_smoe_sources.h"
 
 namespace evenkeel::methods::ubsmoe {
 
@@ -22,13 +23,6 @@ constexpr const char* kRhoReference = "rho.reference";
 struct Injection {
   nn::TermScales scales;
   at::Tensor clipped_LE{};  ///< bool, true: the scale or bound reduced the expert's pseudo-gradient
-};
-
-/// The layers with adapted experts. The terms of a layer are the pseudo-gradients of its experts' adapter tensors,
-/// [E, r, in] and [E, out, r].
-struct ExpertLayers {
-  std::vector<std::string> names;
-  std::vector<nn::ExpertTerms> tensors;  ///< one entry per name
 };
 
 /// Returns the key of the norms of a layer's pseudo-gradients, [E], in ServerState::memory.
@@ -59,7 +53,8 @@ class PseudoGradients {
 
   // --- client ---
 
-  /// Adds pseudo-gradients to the gradients, before the optimiser runs. Does nothing unless pg_apply = "adam_grad".
+  /// Adds pseudo-gradients to the gradients, before the optimiser runs, if pg_apply = "adam_grad". Limits the norm of
+  /// real and pseudo-gradients together if pg_clip_mode = "global_norm".
   void edit_gradients(const StepView& step) const;
   /// Adds pseudo-gradients to the parameters, after the optimiser step. Does nothing unless pg_apply = "decoupled_sgd".
   void edit_parameters(const StepView& step) const;
@@ -68,7 +63,8 @@ class PseudoGradients {
   using Target = std::function<at::Tensor(const at::Tensor& theta)>;
 
   void inject(const StepView& step, const Target& target, double factor) const;
-  Injection injection_of(const StepView& step, const ExpertLayers& layers) const;
+  void limit_both(const StepView& step) const;
+  Injection injection_of(const StepView& step, ExpertLayers& layers) const;
   double rho(double reference, int64_t top_k) const;
   at::Tensor clip_limit_L1(const StepView& step, const ExpertLayers& layers, const at::Tensor& share_LE) const;
   void report(Metrics& metrics, const Injection& injection, const at::Tensor& norm_LE) const;

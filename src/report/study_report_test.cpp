@@ -50,6 +50,42 @@ TEST(Comparison, HolmCorrectsOverArmsAndBudgets) {
   EXPECT_EQ(corrected, comparison::holm(p));
 }
 
+TEST(Comparison, OfOneTaskAtOneBudgetIsCorrectedOverTheArmsAlone) {
+  const auto study = study_of({{"fedit", kReference}, {"x", {-0.5, -0.8, -0.4, -0.5}}, {"y", {-1, -1.1, -0.95, -1.2}}});
+  const auto all = compare(study);
+  const auto task = all.served[0].tasks.back();
+  const double budget = all.served[0].budgets.back();
+  const auto one = compare(study, {.tasks = {task}, .budgets = {budget}});
+  const auto& served = one.served[0];
+  EXPECT_EQ(served.tasks, std::vector<std::string>{task});
+  EXPECT_EQ(served.budgets, std::vector<double>{budget});
+  EXPECT_EQ(served.comparisons, 2);
+  std::vector<double> p;
+  const comparison::ScoreLookup scores(study, false);
+  for (size_t arm = 1; arm < 3; ++arm) {
+    const auto& difference = served.arms[arm].differences.at(0);
+    for (size_t i = 0; i < 4; ++i) {
+      const auto of = [&](const std::string& name) {
+        return *scores.value({name, "", scoring::ServedBy::kRun}, study.seeds[i], budget, task, *one.endpoint);
+      };
+      EXPECT_NEAR(difference.by_seed[i], of(served.arms[arm].arm) - of("fedit"), 1e-12);
+    }
+    p.push_back(*difference.p);
+  }
+  EXPECT_EQ((std::vector<double>{*served.arms[1].differences[0].p_holm, *served.arms[2].differences[0].p_holm}),
+            comparison::holm(p));
+  EXPECT_NE(join(one.notes).find("only of tasks: " + task), std::string::npos) << join(one.notes);
+}
+
+TEST(Comparison, OfATaskOrABudgetThatIsNotThereIsRefusedWithThoseThereAre) {
+  const auto study = study_of({{"fedit", kReference}, {"x", {-0.5, -0.8, -0.4, -0.5}}});
+  const auto all = compare(study).served[0];
+  const auto task = testing::refusal([&] { compare(study, {.tasks = {all.tasks[0], "poems"}}); });
+  EXPECT_NE(task.find("\"poems\", there are: " + join(all.tasks)), std::string::npos) << task;
+  const auto budget = testing::refusal([&] { compare(study, {.budgets = {0.3}}); });
+  EXPECT_NE(budget.find("budget 0.3, there are: " + join(all.budgets)), std::string::npos) << budget;
+}
+
 TEST(Comparison, AMissingRunIsNamedAndLeavesItsPair) {
   auto study = study_of({{"fedit", kReference}, {"ub-smoe", {-0.5, -0.8, -0.4, -0.5}}});
   auto& lost = changed_run(study, "ub-smoe", 3);

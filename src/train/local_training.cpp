@@ -73,6 +73,14 @@ void give_gradients(const std::vector<at::Tensor>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) tensors[i].mutable_grad() = zeros[i];
 }
 
+/// Returns a copy of a tensor's gradient, which is zero afterwards. Undefined: there is none.
+at::Tensor taken_gradient(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.grad().defined()) return {};
+  const auto copy = tensor.grad().clone();
+  tensor.mutable_grad().zero_();
+  return copy;
+}
+
 /// Lists the trained tensors, which are leaves with zeroed gradients, and the mixture layer of each stacked expert
 /// tensor.
 struct Trained {
@@ -190,6 +198,7 @@ class LocalRound {
     step_targets_ = 0;
     const auto drawn = draw();
     targets_of_step_ = targets_of(drawn);
+    if (setup_.reference_top_k > 0) find_reference(drawn);
     for (const auto& rows : merged(drawn, training_.merge_tokens)) pass(rows);
     const auto view = step_view();
     add_penalty(view);
@@ -243,7 +252,8 @@ class LocalRound {
             .micro_batches = micro_batches_,
             .lr = training_.optimizer.lr,
             .metrics = metrics_,
-            .arithmetic = arithmetic()};
+            .arithmetic = arithmetic(),
+            .reference = setup_.reference_top_k > 0 ? &reference_ : nullptr};
   }
 
   /// Draws the micro-batches of a step. Micro-batches without a target have no mean loss and are omitted.
@@ -257,29 +267,57 @@ class LocalRound {
     return drawn;
   }
 
+  data::PackedBatch packed(const ExampleRows& rows) const {
+    return training_.share_prefixes ? data::pack_shared(rows, training_.batch_size)
+                                    : data::pack(rows, training_.batch_size);
+  }
+
+  models::ForwardOptions forward_options() const {
+    const auto& common = training_.residence ? training_.residence->common : view_.common;
+    return {.adapters = &setup_.adapters,
+            .base_change = &common.base_change,
+            .router = setup_.router,
+            .compute = training_.compute};
+  }
+
+  /// Computes the gradients of the step's task loss with reference_top_k experts per token. Nothing else changes: no
+  /// count, no recorded loss, and the gradients of the step begin at zero again.
+  void find_reference(std::span<const ExampleRows> micro_batches) {
+    auto forward = forward_options();
+    forward.router.top_k = setup_.reference_top_k;
+    for (const auto& rows : merged(micro_batches, training_.merge_tokens))
+      backward_of(model_.losses(packed(rows), forward));
+    reference_.clear();
+    for (const auto& [site, factors] : setup_.adapters)
+      reference_[site] = {.a = taken_gradient(factors.a), .b = taken_gradient(factors.b)};
+    for (const auto& [name, tensor] : setup_.extra_trainables) taken_gradient(tensor);
+  }
+
+  void backward_of(const std::vector<nn::LossSum>& losses) const {
+    std::vector<at::Tensor> means;
+    for (const auto& loss : losses) means.push_back(loss.sum / divisor(loss));
+    (at::stack(means).sum() / static_cast<double>(training_.accumulation)).backward();
+  }
+
   /// Runs forward and backward passes of several micro-batches, each with its own loss.
   void pass(const ExampleRows& rows) {
-    const int64_t each = training_.batch_size;
-    const auto packed = training_.share_prefixes ? data::pack_shared(rows, each) : data::pack(rows, each);
-    const auto batch = training_.graphs ? data::padded(packed, kPaddingStep) : packed;
+    const auto own = packed(rows);
+    const auto batch = training_.graphs ? data::padded(own, kPaddingStep) : own;
     const size_t before = micro_batches_.size();
-    micro_batches_.resize(before + rows.size() / static_cast<size_t>(each));
-    const auto& common = training_.residence ? training_.residence->common : view_.common;
-    const auto losses = model_.losses(batch, {.adapters = &setup_.adapters,
-                                              .base_change = &common.base_change,
-                                              .router = setup_.router,
-                                              .compute = training_.compute,
-                                              .routing = std::span(micro_batches_).subspan(before),
-                                              .graphs = training_.graphs ? &training_.graphs->passes() : nullptr});
+    micro_batches_.resize(before + rows.size() / static_cast<size_t>(training_.batch_size));
+    auto forward = forward_options();
+    forward.routing = std::span(micro_batches_).subspan(before);
+    forward.graphs = training_.graphs ? &training_.graphs->passes() : nullptr;
+    const auto losses = model_.losses(batch, forward);
     at::Tensor total;
     for (size_t i = 0; i < losses.size(); ++i) {
-      const auto own = loss_of(losses[i], before + i);
-      total = total.defined() ? total + own : own;
+      const auto loss = loss_of(losses[i], before + i);
+      total = total.defined() ? total + loss : loss;
     }
     (total / static_cast<double>(training_.accumulation)).backward();
     for (auto& routing : std::span(micro_batches_).subspan(before))
       for (auto& [layer, stats] : routing) stats.router_logits.reset();
-    result_.tokens += packed.tokens();
+    result_.tokens += own.tokens();
   }
 
   /// Returns the loss to differentiate for micro-batch `index` of the step, given its task loss.
@@ -330,7 +368,8 @@ class LocalRound {
   const LocalTraining& training_;
   RowOrder rows_;
   methods::LocalSetup setup_;
-  lora::Payload given_;  // used only with a residence
+  lora::Payload given_;           // used only with a residence
+  lora::AdapterState reference_;  // gradients of the step, used only with setup_.reference_top_k
   Trained trained_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<nn::RoutingByLayer> micro_batches_;

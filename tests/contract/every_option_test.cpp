@@ -31,6 +31,7 @@ const std::vector<Change>& changes() {
       {"ub-smoe", "phi_update", "'off'"},
       {"ub-smoe", "phi_momentum", "0.0"},
       {"ub-smoe", "phi_range", "[-0.5, 2.0]"},
+      {"ub-smoe", "util_frequency", "'per_selection'"},
       {"ub-smoe", "util_eps", "0.5"},
       {"ub-smoe", "phi_train", "'off'"},
       {"ub-smoe", "phi_train", "'local_fedavg'"},
@@ -40,16 +41,21 @@ const std::vector<Change>& changes() {
       {"ub-smoe", "lambda_phi", "0.5", "phi_penalty = 'l2'"},
       {"ub-smoe", "phi_at_eval", "false", {}, Seen::kEvaluation},
       {"ub-smoe", "pg", "false"},
+      {"ub-smoe", "pg_source", "'placebo'"},
+      {"ub-smoe", "pg_source", "'momentum'"},
+      {"ub-smoe", "pg_source", "'oracle'"},
       {"ub-smoe", "pg_activity", "'token_weighted'"},
       {"ub-smoe", "pg_activity", "'micro_union'"},
       {"ub-smoe", "pg_apply", "'adam_grad'"},
       {"ub-smoe", "pg_clip_mode", "'per_expert_norm'", "pg_clip = 0.1"},
       {"ub-smoe", "pg_clip_mode", "'elementwise'", "pg_clip = 0.1"},
       {"ub-smoe", "pg_clip_mode", "'global_norm'", "pg_clip = 0.1\npg_apply = 'adam_grad'"},
+      {"ub-smoe", "pg_clip_mode", "'global_norm'", "pg_clip = 0.1"},
       {"ub-smoe", "pg_clip_mode", "'off'", "pg_clip = 0.1"},
       {"ub-smoe", "pg_clip", "0.1"},
       {"ub-smoe", "pg_clip", "0.1", "pg_clip_mode = 'off'", Seen::kNever},
       {"ub-smoe", "pg_gamma", "'literal_0.4'"},
+      {"ub-smoe", "kbar_over", "'clients'"},
       {"ub-smoe", "rho_ref", "'kmax'"},
       {"ub-smoe", "rho_fn", "'none'"},
       {"ub-smoe", "rho_fn", "'linear'"},
@@ -138,6 +144,7 @@ TinyFederation world_of(const Change& change) {
   TinyFederation world;
   world.training.batch_size = 1;
   // Makes tails shrink.
+  if (change.key == "kbar_over") world.drawn = {0, 1, 3};
   if (change.key == "prune" || change.key == "rank_min") world.training.optimizer.weight_decay = 50;
   if (change.key != "unused_expert") return world;
   world.training.optimizer.weight_decay = 0.1;  // otherwise an expert that nobody used would not change
@@ -184,7 +191,8 @@ TEST_P(OptionOfMethod, ChangesARunAsExpected) {
   for (const auto& change : changes()) {
     if (change.method != GetParam()) continue;
     const auto name = concat(change.method, ".", change.key, " = ", change.value, " beside [", change.settings, "]");
-    const bool ordinary = world_of(change).training.optimizer.weight_decay == 0;
+    const auto used = world_of(change);
+    const bool ordinary = used.training.optimizer.weight_decay == 0 && used.drawn.empty();
     const auto shared = concat(ordinary ? std::string() : change.key, "/", change.settings);
     if (!references.contains(shared)) references[shared] = outcome(change, change.settings);
     const auto& reference = references.at(shared);

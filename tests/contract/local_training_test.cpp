@@ -66,6 +66,50 @@ TEST(LocalTraining, PrefixSharingDoesNotChangeTraining) {
   EXPECT_LT(difference(shared.global.adapters, own.global.adapters), 2e-3);
 }
 
+/// FedAvg that asks for the gradients of each step with `top_k` experts per token, and keeps those of the first step.
+class WithReference : public methods::FederatedMethod {
+ public:
+  explicit WithReference(int64_t top_k) : top_k_(top_k) {}
+  methods::LocalSetup prepare(const lora::Payload& download, const methods::ClientView& view) const override {
+    auto setup = FederatedMethod::prepare(download, view);
+    setup.reference_top_k = top_k_;
+    return setup;
+  }
+  void edit_gradients(const methods::StepView& step) const override {
+    if (!own.empty()) return;
+    for (const auto& [site, factors] : step.setup.adapters)
+      own[site] = {.a = factors.a.grad().clone(), .b = factors.b.grad().clone()};
+    if (step.reference) reference = *step.reference;
+  }
+  mutable lora::AdapterState own, reference;
+
+ private:
+  int64_t top_k_;
+};
+
+// A client of K = 1 gets the gradients that a client of K = 3 computes from the same rows. Its own training keeps its
+// bits.
+TEST(LocalTraining, AReferencePassGivesTheGradientsOfAnotherKAndChangesNothing) {
+  TinyFederation world;
+  const auto state = world.run(*make_method("fedit"), 1);
+  const auto client = world.clients[0];
+  auto larger = client;
+  larger.top_k = 3;
+  const WithReference plain(0), asks(3), at_three(0);
+  const auto without = world.train(plain, state, world.round(1), client);
+  const auto with = world.train(asks, state, world.round(1), client);
+  world.train(at_three, state, world.round(1), larger);
+  EXPECT_TRUE(plain.reference.empty());
+  ASSERT_EQ(asks.reference.size(), world.sites.size());
+  EXPECT_LT(difference(asks.reference, at_three.own), 1e-6);
+  EXPECT_GT(difference(asks.reference, asks.own), 1e-4) << "K has no effect";
+  EXPECT_TRUE(equal(asks.own, plain.own));
+  EXPECT_TRUE(equal(with.upload.adapters, without.upload.adapters));
+  EXPECT_EQ(with.loss_sum, without.loss_sum);
+  EXPECT_EQ(with.tokens, without.tokens);
+  for (const auto& [layer, stats] : with.counts) EXPECT_TRUE(stats.counts.equal(without.counts.at(layer).counts));
+}
+
 /// Runs one client's round of one step over all its rows, in micro-batches of `batch_size`.
 train::LocalResult step_over_all(TinyFederation& world, train::LossMean mean, int64_t batch_size) {
   const auto rows = static_cast<int64_t>(world.shards[2].size());

@@ -125,6 +125,10 @@ methods::RoundView TinyFederation::round(int64_t number, const std::vector<int64
   double rows = 0;
   for (const auto& client : view.participants) rows += client.examples;
   for (const auto& client : view.participants) view.weights.push_back(client.examples / rows);
+  double all_rows = 0;
+  for (const auto& client : clients) all_rows += client.examples;
+  for (const auto& client : clients)
+    view.mean_top_k_of_all += client.examples / all_rows * static_cast<double>(client.top_k);
   return view;
 }
 
@@ -157,7 +161,10 @@ methods::ServerState TinyFederation::aggregate(const methods::FederatedMethod& m
 
 methods::ServerState TinyFederation::run(const methods::FederatedMethod& method, int64_t rounds) const {
   auto state = method.initialize(server());
-  for (int64_t t = 0; t < rounds; ++t) state = aggregate(method, state, round(t), train_all(method, state, round(t)));
+  for (int64_t t = 0; t < rounds; ++t) {
+    const auto now = round(t, drawn);
+    state = aggregate(method, state, now, train_all(method, state, now));
+  }
   return state;
 }
 

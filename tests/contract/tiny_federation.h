@@ -46,6 +46,7 @@ struct TinyFederation {
   int64_t rank = 4;
   nn::GateNorm gate_norm = nn::GateNorm::kRenormSelected;
   uint64_t seed = 11;
+  std::vector<int64_t> drawn;  ///< ids of the clients that take part in the rounds of run(); empty: all
   mutable TensorMap memory;
 };
 

@@ -238,6 +238,19 @@ def test_another_endpoint_and_tables_of_single_runs_can_be_reported(study):
     assert page.lower().startswith("<!doctype html>") and "fedit/seed-3" in page
 
 
+def test_a_report_can_be_of_one_task_at_one_budget(study):
+    whole = reported(study)["served"][0]
+    task, budget = whole["tasks"][-1], whole["arms"][0]["budgets"][-1]["budget"]
+    report = reported(study, "--task", task, "--budget", budget)
+    assert report["served"][0]["tasks"] == [task]
+    assert [b["budget"] for b in arm_of(report, "fedit")["budgets"]] == [budget]
+    assert f"only of tasks: {task}" in succeed("report", study, "--task", task).stdout.replace("\n", " ")
+    refused("report", study, "--task", "poems", says=["poems", task])
+    refused("report", study, "--budget", 0.3, says=["0.3", f"{budget:g}"])
+    refused("report", study, "--task", task, "--format", "html", says=["--task", "--format html"])
+    refused("report", study, "--budget", budget, "--table", "runs", says=["--budget", "--table"])
+
+
 def test_run_folders_alone_are_grouped_by_their_configs(study):
     folders = [study / f"{arm}/seed-{seed}" for arm in ("fedit", "ub-smoe") for seed in SEEDS]
     alone = json.loads(succeed("report", *folders, "--format", "json").stdout)

@@ -30,15 +30,26 @@ void weigh(methods::RoundView& round) {
   for (const auto& client : round.participants) round.weights.push_back(client.examples / total);
 }
 
+/// Returns the mean of K_c over clients, weighted by their numbers of rows.
+double mean_top_k(std::span<const methods::ClientProfile* const> clients) {
+  double choices = 0, rows = 0;
+  for (const auto* client : clients) {
+    choices += client->examples * static_cast<double>(client->top_k);
+    rows += client->examples;
+  }
+  return choices / rows;
+}
+
 }  // namespace
 
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
                               int64_t round) {
-  methods::RoundView view{.round = round, .participants = {}, .weights = {}};
+  methods::RoundView view{.round = round};
   std::vector<const methods::ClientProfile*> present;
   for (const auto& client : clients)
     if (client.takes_part(round)) present.push_back(&client);
   if (present.empty()) return view;
+  view.mean_top_k_of_all = mean_top_k(present);
   for (const int64_t i : sample_participants(static_cast<int64_t>(present.size()), participation, seed, round))
     view.participants.push_back(*present[static_cast<size_t>(i)]);
   weigh(view);

@@ -72,6 +72,17 @@ TEST(Sampling, ClientsAreDrawnInTheRoundsInWhichTheyTakePart) {
   EXPECT_EQ(draw_round(all, 0.5, 7, 2).participants.size(), 2u) << "a share of those who take part";
 }
 
+TEST(Sampling, TheMeanKOfAllClientsIsOfThoseThatCouldBeDrawn) {
+  auto all = clients({10, 30, 60, 100, 200});
+  for (auto& client : all) client.top_k = 1 + client.id;
+  all[4].first_round = 3;
+  const double rows = 10 + 30 + 60 + 100;
+  EXPECT_DOUBLE_EQ(draw_round(all, 0.25, 7, 2).mean_top_k_of_all, (10 + 2 * 30 + 3 * 60 + 4 * 100) / rows);
+  EXPECT_DOUBLE_EQ(draw_round(all, 0.25, 7, 3).mean_top_k_of_all, (10 + 2 * 30 + 3 * 60 + 4 * 100 + 5 * 200) / 400.0);
+  const auto left = without(draw_round(all, 1.0, 7, 3), std::vector<int64_t>{4});
+  EXPECT_DOUBLE_EQ(left.mean_top_k_of_all, 1650 / 400.0) << "a lost client could be drawn";
+}
+
 TEST(Sampling, ARoundWithoutClientsIsEmpty) {
   auto all = clients({10, 30, 60});
   for (auto& client : all) client.end_round = 1;
