@@ -81,7 +81,8 @@ void check_all_or_none(const config::Table& table, const ClientsSection& clients
 
 std::vector<std::string_view> method_names() {
   std::vector<std::string_view> names;
-  for (const auto& entry : methods::methods()) names.push_back(entry.name);
+  for (const auto& entry : methods::methods())
+    if (!contains(names, entry.name)) names.push_back(entry.name);
   return names;
 }
 

@@ -40,10 +40,11 @@ std::vector<std::string> moved_files(const PlannedArm& arm) {
 
 }  // namespace
 
-RunQueue::RunQueue(Study study, std::vector<size_t> mine, JobSlots slots)
+RunQueue::RunQueue(Study study, std::vector<size_t> mine, JobSlots slots, std::map<std::string, std::string> methods)
     : study_(std::move(study)),
       mine_(std::move(mine)),
       slots_(std::move(slots)),
+      methods_(std::move(methods)),
       progress_(study_, mine_, slots_.count()) {}
 
 std::vector<std::string> RunQueue::words_of(size_t run) const {
@@ -51,6 +52,8 @@ std::vector<std::string> RunQueue::words_of(size_t run) const {
   const auto folder = study_.folder / study_.state.runs[run].folder;
   const auto file = study_.folder / arm / kArmFile;
   std::vector<std::string> words{"--quiet", "train", file.string(), "--out", folder.string()};
+  if (const auto method = methods_.find(config->method.name); method != methods_.end())
+    words.insert(words.end(), {"--method", method->second});
   const auto& base = study_.state.moved_base;
   if (fed::RunFolder::holds_run(folder)) {  // resuming needs no settings
     words.emplace_back("--resume");
