@@ -75,7 +75,7 @@ class Host:
         method = self.objects[message["object"]]
         with Call(self.wire, message["call"], method.library) as call:
             call.arguments = _hooks.arguments_of(call, message["arguments"])
-            return _hooks.result_of(call, getattr(method, call.hook)(**call.arguments), packer)
+            return _hooks.result_of(call, getattr(method, call.hook)(*call.arguments.values()), packer)
 
     def _error(self, error: BaseException, is_config: bool) -> Dict[str, Any]:
         if isinstance(error, Refused):

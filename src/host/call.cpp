@@ -44,7 +44,7 @@ Call::Call(Host& host, const methods::MethodDescription& description, const std:
       object_(host.object(options)),
       sites_(sites),
       hook_(std::move(hook)),
-      who_(concat("method ", description.name, ", ", hook_, about.empty() ? "" : " of ", about)) {
+      who_(concat("hook ", hook_, about.empty() ? "" : " of ", about)) {
   connection_.set_wait(who_, description.seconds);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -23,15 +24,17 @@ void check_finite(const at::Tensor& tensor, const JsonView& place) {
     fail(kNumeric, place.place(), " holds a value that is not finite");
 }
 
-/// Checks the shape of a factor. \param shape  entries of 0 are not checked
-void check_shape(const at::Tensor& factor, std::vector<int64_t> shape, const JsonView& place) {
+/// Checks the shape and the numbers of a factor. \param shape  entries of 0 are not checked
+void check_factor(const at::Tensor& factor, const char* name, const std::vector<int64_t>& shape,
+                  const JsonView& site) {
   if (!factor.defined()) return;
-  place.require(factor.scalar_type() == at::kFloat, " is ", at::toString(factor.scalar_type()),
-                ", expected float32: array.astype(numpy.float32)");
-  bool fits = factor.dim() == static_cast<int64_t>(shape.size());
-  for (size_t i = 0; fits && i < shape.size(); ++i) fits = shape[i] == 0 || factor.size(static_cast<int64_t>(i)) == shape[i];
-  place.require(fits, " has shape ", shape_text(factor.sizes()), ", expected ", shape_text(shape));
-  check_finite(factor, place);
+  site.require(factor.scalar_type() == at::kFloat, ".", name, " is ", at::toString(factor.scalar_type()),
+               ", expected float32: array.astype(numpy.float32)");
+  const auto sizes = factor.sizes();
+  const bool fits = std::equal(sizes.begin(), sizes.end(), shape.begin(), shape.end(),
+                               [](int64_t size, int64_t expected) { return expected == 0 || size == expected; });
+  site.require(fits, ".", name, " has shape ", shape_text(sizes), ", expected ", shape_text(shape));
+  EK_CHECK(lora::is_finite(factor), kNumeric, site.place(), ".", name, " holds a value that is not finite");
 }
 
 std::vector<int64_t> with_experts(int64_t experts, std::vector<int64_t> shape) {
@@ -134,9 +137,9 @@ void Results::check(const std::string& name, const lora::LoraFactors& factors, c
   entry.require(found != sites_.end(), " is no adapted weight of the model");
   const auto& site = found->second;
   const int64_t rank = factors.a.defined() || factors.b.defined() || factors.core.defined() ? factors.rank() : 0;
-  check_shape(factors.a, with_experts(site.experts, {rank, site.in}), entry.at(size_t{0}));
-  check_shape(factors.b, with_experts(site.experts, {site.out, rank}), entry.at(1));
-  check_shape(factors.core, with_experts(site.experts, {rank, rank}), entry.at(2));
+  check_factor(factors.a, "a", with_experts(site.experts, {rank, site.in}), entry);
+  check_factor(factors.b, "b", with_experts(site.experts, {site.out, rank}), entry);
+  check_factor(factors.core, "core", with_experts(site.experts, {rank, rank}), entry);
   entry.require(std::isfinite(factors.scaling), " has a scaling that is not finite");
 }
 

@@ -111,11 +111,11 @@ def test_a_changed_source_is_refused_unless_told(config, tmp_path):
 
 
 @pytest.mark.parametrize("name, words", [
-    ("Raises", ["raises, aggregate of round 2", "KeyError: 'missing'", "momentum.py, line", "in aggregate"]),
-    ("Killed", ["killed, aggregate of round 2", "was killed by signal 9"]),
-    ("Hangs", ["hangs, aggregate of round 2", "within 1 s", "seconds"]),
-    ("WrongShape", ["has shape [3, ", "expected"]),
-    ("WrongType", ["float32"]),
+    ("Raises", ["method raises: hook aggregate of round 2", "KeyError: 'missing'", "momentum.py, line", "in aggregate"]),
+    ("Killed", ["method killed: hook aggregate of round 2", "was killed by signal 9"]),
+    ("Hangs", ["method hangs: hook aggregate of round 2", "within 1 s", "seconds"]),
+    ("WrongShape", ["down_proj.b has shape [64, 128, 3], expected [64, 128, 2]"]),
+    ("WrongType", [".b is Double, expected float32"]),
     ("WrongName", ["model.layers.9.nothing", "is no adapted weight"]),
     ("NotFinite", ["not finite"]),
     ("MemoryNotFinite", ["value", "not finite"]),
@@ -170,7 +170,7 @@ def test_an_interrupted_run_stops_and_its_host_with_it(config, tmp_path):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130 and "stopped in method slow, aggregate of round 1" in said and "--method" in said
+    assert process.returncode == 130 and "stopped in hook aggregate of round 1" in said and "--method" in said
     host = int((tmp_path / "pid").read_text())
     for _ in range(200):
         if not pathlib.Path(f"/proc/{host}").exists():

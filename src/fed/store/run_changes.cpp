@@ -154,9 +154,9 @@ OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& chan
     entry["allow"] = {{"added", changes.admission->added}, {"removed", changes.admission->removed}};
   }
   if (changes.method) {
-    const auto& now = config->method.entry().described->json;
-    entry["method"] = {{"sha256", now.at("sha256")}, {"before", changed.at("method").at("sha256")}};
-    changed["method"] = now;
+    const auto& now = *config->method.entry().described;
+    entry["method"] = {{"sha256", now.sha256}, {"before", changed.at("method").at("sha256").get<std::string>()}};
+    changed["method"] = now.json;
   }
   if (changes.rounds || !changes.base.empty() || !changes.keys.keys.empty()) {
     entry[kConfigBefore] = sha256(changed.at("config").get<std::string>());

@@ -33,26 +33,11 @@ class ServerMomentum(ek.Method):
         return {"velocity_norm": numpy.float64(sum(float((v.astype("f8") ** 2).sum()) for v in state.memory.values()) ** 0.5)}
 
 
-class _Fails(ek.Method):
-    def broadcast(self, state, client, round):
-        self.fail(state)
-        return super().broadcast(state, client, round)
-
-    def aggregate(self, server, state, round, uploads):
-        new = super().aggregate(server, state, round, uploads)
-        if state.round == 1:
-            self.fail(new)
-        return new
-
-
-class Raises(_Fails):
+class Raises(ek.Method):
     def aggregate(self, server, state, round, uploads):
         if state.round == 1:
             return {}["missing"]
         return super().aggregate(server, state, round, uploads)
-
-    def fail(self, state):
-        pass
 
 
 class Killed(Raises):
@@ -107,7 +92,7 @@ class MemoryNotFinite(_Edits):
         new.memory["value"] = numpy.array([1.0, numpy.inf])
 
 
-class Returns(_Edits):
+class Returns(ek.Method):
     def aggregate(self, server, state, round, uploads):
         super().aggregate(server, state, round, uploads)
         return None if state.round == 1 else state
