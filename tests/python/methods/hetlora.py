@@ -6,7 +6,6 @@ import evenkeel_moe as ek
 
 
 def norms(tail):
-    """The Frobenius norm of each matrix of a stack."""
     return np.sqrt((tail.astype("f8") ** 2).sum((-2, -1), keepdims=True))
 
 
@@ -20,9 +19,7 @@ def cut(adapters, rank):
 
 
 class HetLora(ek.Method):
-    name, family, needs_individuals = "py-hetlora", "rank", True
-    gamma: float = 0.99
-    weight: float = 1e-3
+    name, family, needs_individuals, gamma, weight = "py-hetlora", "rank", True, 0.99, 1e-3
 
     def tails(self, f):
         q = int(self.gamma * f.a.shape[-2])
@@ -45,8 +42,7 @@ class HetLora(ek.Method):
         gradients = {site: ek.Factors(np.zeros_like(f.a), np.zeros_like(f.b)) for site, f in step.parameters.items()}
         for site, f in step.parameters.items():
             (a, b), (da, db) = self.tails(f), self.tails(gradients[site])
-            da[:] = self.weight * norms(b) * a / np.maximum(norms(a), 1e-300)
-            db[:] = self.weight * norms(a) * b / np.maximum(norms(b), 1e-300)
+            da[:], db[:] = (self.weight * norms(y) * x / np.maximum(norms(x), 1e-300) for x, y in ((a, b), (b, a)))
         return ek.Loss(self.weight * self.tail(step.parameters), gradients)
 
     def upload(self, download, setup, counts, view):
@@ -58,16 +54,17 @@ class HetLora(ek.Method):
     def broadcast(self, state, client, round):
         return ek.Payload(cut(state.adapters, int(state.memory.get(f"rank/{client.id}", client.rank))))
 
+    def diagnostics(self, state):
+        return state.memory
+
     def aggregate(self, server, state, round, uploads):
         state.memory.update({f"rank/{u.client.id}": u.extras["rank"].astype("i8") for u in uploads})
-        sizes = [sum(((f.scaling * norms(f.b @ f.a)) ** 2).sum()
-                     for f in u.adapters.values()) ** 0.5 for u in uploads]
-        weights = {u.client.id: size / sum(sizes) if sum(sizes) else 1 / len(sizes) for u, size in zip(uploads, sizes)}
+        sizes = {u.client.id: sum(((f.scaling * norms(f.b @ f.a)) ** 2).sum() for f in u.adapters.values()) ** 0.5 for u in uploads}
         for site, f in state.adapters.items():
             for name in ("a", "b"):
                 def part(upload, _, like=getattr(f, name)):
                     sent, wide = getattr(rescaled(upload.adapters[site], 1.0), name), np.zeros(like.shape)
-                    wide[tuple(slice(n) for n in sent.shape)] = sent * weights[upload.client.id]
+                    wide[tuple(map(slice, sent.shape))] = sent * (sizes[upload.client.id] / sum(sizes.values()))
                     return wide
                 setattr(f, name, uploads.sum(part).astype("f4"))
         return state
