@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 from ._process import text_of
 from ._served import MethodLike, ServedMethods, settings_of
 from ._toml import config_words
-from .records import Records
 from .run import Run
 from .training import train
 
@@ -54,8 +53,11 @@ def _evaluates(run: Run, budgets: List[float]) -> str:
     return "every budget is evaluated"
 
 
-def _without_seconds(rounds: Records) -> List[Dict[str, Any]]:
-    return [{key: value for key, value in record.items() if key not in ("seconds", "checksum", "machines")} for record in rounds]
+def _without_seconds(value: Any) -> Any:
+    """Records without what depends on the machine's speed, and the checksum over it."""
+    if isinstance(value, dict):
+        return {key: _without_seconds(entry) for key, entry in value.items() if "second" not in key and key != "checksum"}
+    return [_without_seconds(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _equal(one: Run, other: Run, promise: str) -> str:

@@ -1,5 +1,6 @@
 #include "host/objects.h"
 
+#include <atomic>
 #include <charconv>
 #include <optional>
 
@@ -94,6 +95,13 @@ Found group_of(const std::shared_ptr<const T>& object, std::string_view name) {
 }
 
 }  // namespace
+
+int64_t Objects::add(Object object) {
+  static std::atomic<int64_t> last{0};
+  const int64_t number = ++last;
+  objects_.emplace(number, std::move(object));
+  return number;
+}
 
 Group Objects::group(const JsonView& number, const JsonView& name) const {
   const auto found = objects_.find(number.integer());

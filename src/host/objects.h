@@ -21,15 +21,10 @@ using Object = std::variant<const methods::ServerView*, const methods::Uploads*,
                             const methods::ClientView*, const methods::StepView*, const nn::RoutingByLayer*,
                             SharedPayload, SharedState, SharedSetup, at::Tensor>;
 
-/// The objects of one call of a hook, by number. Numbers are not used twice.
+/// The objects of one call of a hook, by number. No number is used twice in a process.
 class Objects {
  public:
-  int64_t add(Object object) {
-    objects_.emplace(++last_, std::move(object));
-    return last_;
-  }
-  /// Forgets all objects.
-  void clear() { objects_.clear(); }
+  int64_t add(Object object);
   /// Returns the object of a type. \throws the error kind of `number` when there is none
   template <typename T>
   const T& at(const JsonView& number) const {
@@ -45,7 +40,6 @@ class Objects {
 
  private:
   std::map<int64_t, Object> objects_;
-  int64_t last_ = 0;
 };
 
 /// Returns an object for an argument that outlives the call.
