@@ -29,12 +29,12 @@ void MethodFlag::add_to(CLI::App& command, const std::string& text) {
 }
 
 void MethodFlag::add_choice_to(CLI::App& command) {
-  add_flag(command, *this, "train with the method of this class in Python (docs/tutorial-new-method.md)");
+  add_flag(command, *this, "train with the method of this class in Python (docs/tutorial-new-method.md); of several, with "
+           "the first");
   command.add_flag("--changed-method", changed, "--resume: go on although the source of the method has changed");
 }
 
 std::vector<std::string> MethodFlag::settings() const {
-  EK_CHECK(names.size() <= 1, kConfig, "--method is given ", names.size(), " times, allowed: once");
   if (names.empty()) return {};
   return {concat("method.name=\"", names.front(), "\"")};
 }

@@ -16,7 +16,7 @@ struct MethodFlag {
 
   /// Adds --method. \param text  what it is for, in the help
   void add_to(CLI::App& command, const std::string& text);
-  /// Adds --method for one class, which the command's config then names, and --changed-method.
+  /// Adds --method, whose first class the command's config then names, and --changed-method.
   void add_choice_to(CLI::App& command);
   /// Returns the setting of a config that chooses the method; none without --method.
   std::vector<std::string> settings() const;

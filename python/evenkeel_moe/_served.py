@@ -43,7 +43,7 @@ def settings_of(method: Optional[MethodLike]) -> Dict[str, Any]:
 def source_of(cls: Type[Method]) -> Tuple[str, str]:
     """The file of a class and the SHA-256 of its source: of the whole file, of its own text in a notebook, or where there is no text of
     the names and code of its functions."""
-    file = inspect.getfile(cls) if getattr(cls, "__module__", "") != "__main__" or _has_file(cls) else "<notebook>"
+    file = _file_of(cls)
     if pathlib.Path(file).is_file() and "ipykernel" not in file:
         return os.path.abspath(file), hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
     try:
@@ -54,12 +54,11 @@ def source_of(cls: Type[Method]) -> Tuple[str, str]:
     return file, hashlib.sha256(text.encode()).hexdigest()
 
 
-def _has_file(cls: Type[Method]) -> bool:
+def _file_of(cls: Type[Method]) -> str:
     try:
-        inspect.getfile(cls)
-        return True
+        return inspect.getfile(cls)
     except (OSError, TypeError):
-        return False
+        return "<notebook>"
 
 
 class ServedMethods:

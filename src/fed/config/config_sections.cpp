@@ -88,7 +88,8 @@ std::vector<std::string_view> method_names() {
 
 /// Returns the registry entry of the method that `[method] name` selects. \throws kConfig
 const methods::MethodEntry& named_method(std::string_view name, const config::Table& table) {
-  table.check(contains(method_names(), name), "name", in_quotes(name), join(method_names()));
+  table.check(contains(method_names(), name), "name", in_quotes(name),
+              concat(join(method_names()), ", or by --method FILE.py:CLASS one in Python"));
   return methods::find_method(name);
 }
 

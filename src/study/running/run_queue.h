@@ -46,6 +46,7 @@ class RunQueue {
   void ended(size_t run, const Worker& worker, int code);
   void record(size_t run, RunState state, double seconds, const std::string& error);
   std::vector<std::string> words_of(size_t run) const;
+  std::vector<std::string> method_words(const fed::MethodSection& section) const;
 
   Study study_;
   std::vector<size_t> mine_;
