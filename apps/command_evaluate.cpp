@@ -12,6 +12,7 @@
 
 #include "apps/answers_of.h"
 #include "apps/commands.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
 #include "apps/output_paths.h"
@@ -37,6 +38,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct EvaluateFlags {
+  MethodFlag method;
   ModelOptions model;
   std::string run, base, data, predictions, journal, progress = "text";
   fed::BertScoreSection bert_score;
@@ -200,6 +202,7 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(flags.run.empty() || (flags.model.adapter.empty() && flags.model.top_k == 0), kConfig,
            "--run brings its own adapter and experts: --adapter and --top-k go with --model");
   EK_CHECK(!flags.best || !flags.run.empty(), kConfig, "--best goes with --run");
+  check_method_of_run(flags.method, flags.run);
   EK_CHECK(flags.base.empty() || !flags.run.empty(), kConfig, "--base goes with --run; --model names the model itself");
   EK_CHECK(!flags.run.empty() || !flags.tasks.empty(), kConfig,
            "--model needs --tasks: names or families, see list tasks");
@@ -557,6 +560,7 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--date", flags->date,
                       "--template chat: what strftime_now of the template writes, YYYY-MM-DD, with Thh:mm:ss, or today "
                       "(default: the run's)");
+  flags->method.add_to(*command, "of a run that was made with it");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
   command->add_option("--batch-size", flags->batch_size, "prompts run together (default 128)");

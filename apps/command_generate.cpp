@@ -9,6 +9,7 @@
 
 #include "apps/commands.h"
 #include "apps/input_lines.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "base/format/limits.h"
 #include "base/plain/json.h"
@@ -22,6 +23,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct GenerateFlags {
+  MethodFlag method;
   SourceOptions source;
   std::vector<std::string> prompts;
   std::string input, system;
@@ -175,6 +177,7 @@ void add_generate_command(CLI::App& program) {
       "search, "
       "or drawn with a seed; the same input always gives the same text. A template's answer is printed alone.");
   flags->source.add_to(*command);
+  flags->method.add_to(*command, "of a run that was made with it");
   command->add_option("--prompt", flags->prompts, "text to continue, or question; several are run together");
   command->add_option(
       "--input", flags->input,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "base/format/limits.h"
 #include "base/plain/json.h"
@@ -17,6 +18,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct GradientBiasFlags {
+  MethodFlag method;
   std::vector<std::string> runs;
   std::string base, data, device;
   int64_t limit = 32;
@@ -99,6 +101,7 @@ void add_gradient_bias_command(CLI::App& program) {
       "as the seeds of a study, values are means over the runs.");
   command->add_option("--run", flags->runs, "run folder, once for each seed")->required();
   add_base_flag(*command, flags->base);
+  flags->method.add_to(*command, "of the runs");
   command->add_option("--limit", flags->limit, "test rows of each of the run's evaluation tasks (default 32)");
   command->add_option("--data", flags->data, "folder of the tasks' files (default: the run's)");
   add_device_flag(*command, flags->device);

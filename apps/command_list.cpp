@@ -8,6 +8,7 @@
 
 #include "apps/commands.h"
 #include "apps/config_keys.h"
+#include "apps/method_flag.h"
 #include "apps/paper_list.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -164,6 +165,7 @@ constexpr std::array kListings{Listing{"methods", method_lines}, Listing{"models
 constexpr std::string_view kTables = "tables";
 
 struct ListFlags {
+  MethodFlag method;
   std::string what, section;
   bool json = false;
 };
@@ -197,6 +199,7 @@ void add_list_command(CLI::App& program) {
       "--dry-run` "
       "prints memory\nand disk too.");
   command->add_option("WHAT", flags->what, "methods, models, tasks, configs, keys or tables")->required();
+  flags->method.add_to(*command, "to list too");
   command->add_option("SECTION", flags->section, "of keys: a section of the config, or a method (default: all)");
   command->add_flag("--json", flags->json, "one JSON line each");
   command->callback([flags] { run_list(*flags); });

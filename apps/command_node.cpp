@@ -6,6 +6,7 @@
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "apps/output_paths.h"
 #include "base/plain/files.h"
@@ -25,6 +26,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct NodeFlags {
+  MethodFlag method;
   std::string server = "127.0.0.1:8000", ca, key, model, budget, agreed, memory, adapters, socket, device;
   std::vector<std::string> data, test;
   int64_t threads = 0;
@@ -192,6 +194,7 @@ void add_node_command(CLI::App& program) {
   command->add_option("--agreed", flags->agreed,
                       "a config: a run that trains otherwise, or whose scores show other things, is refused");
   add_limits(*command, flags->limits);
+  flags->method.add_to(*command, "where the server's run uses it; a server sends no code");
   command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
   command->add_option("--adapters", flags->adapters,
                       "folder that the final adapter of each run is written into (default: beside the key)");

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "apps/commands.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "base/format/limits.h"
 #include "base/plain/json.h"
@@ -14,6 +15,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct PgAlignmentFlags {
+  MethodFlag method;
   std::string run, base, data, device, mode = "kmax";
   int64_t limit = 32;
   bool json = false;
@@ -71,6 +73,7 @@ void add_pg_alignment_command(CLI::App& program) {
       "experts.");
   command->add_option("--run", flags->run, "run folder of method ub-smoe")->required();
   add_base_flag(*command, flags->base);
+  flags->method.add_to(*command, "of the run");
   command->add_option("--limit", flags->limit, "test rows of each of the run's evaluation tasks (default 32)");
   command->add_option("--pg-align-mode", flags->mode,
                       "true gradients with the checkpoint's experts per token (kmax, default), or all experts (dense)");

@@ -8,6 +8,7 @@
 
 #include "apps/commands.h"
 #include "apps/input_lines.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
 #include "apps/output_paths.h"
@@ -21,6 +22,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct ScoreFlags {
+  MethodFlag method;
   SourceOptions source;
   std::string input, logits;
   bool json = false, strict = false;
@@ -186,6 +188,7 @@ class Scorer {
 /// --strict all lines are read first.
 void run_score(const ScoreFlags& flags) {
   check_source(flags.source);
+  check_method_of_run(flags.method, flags.source.run);
   check_output(flags);
   const Source source(flags.source);
   const InputReader reader(source);
@@ -232,6 +235,7 @@ void add_score_command(CLI::App& program) {
       "completion its first token, logprob, greedy");
   command->add_flag("--strict", flags->strict,
                     "refuse the input when any line cannot be scored, before anything is: all lines are read first");
+  flags->method.add_to(*command, "of a run that was made with it");
   command->add_option("--logits", flags->logits, "also write all logits there, named by index: [tokens, vocabulary]");
   command->callback([flags] { run_score(*flags); });
 }

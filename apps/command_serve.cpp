@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "apps/output_paths.h"
 #include "apps/resume_flags.h"
@@ -29,8 +30,16 @@ struct ServeFlags {
   std::vector<std::string> settings;
   double patience = 300;
   std::optional<int64_t> from_round;
+  MethodFlag method;
   bool open = false, insecure = false, resume = false, no_evaluation = false;
 };
+
+/// Returns the settings of the config: the choice of a method, and those of --set.
+std::vector<std::string> settings_of(const ServeFlags& flags) {
+  auto settings = flags.method.settings();
+  settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
+  return settings;
+}
 
 /// Holds the latest status. Threads: the run's thread writes, the server's threads read.
 class StatusPage {
@@ -83,7 +92,7 @@ std::optional<std::vector<std::string>> admitted(const flower::CoordinatorOption
 
 std::string folder_of(const ServeFlags& flags) {
   return flags.out.empty()
-             ? fed::RunRequest{.file = flags.config, .settings = flags.settings}.config().folder().string()
+             ? fed::RunRequest{.file = flags.config, .settings = settings_of(flags)}.config().folder().string()
              : flags.out;
 }
 
@@ -110,6 +119,8 @@ std::string next_serve_command(const ServeFlags& flags) {
   const bool began = fed::RunFolder::holds_run(folder_of(flags));
   const bool waits = fed::RunFolder::awaits_clients(folder_of(flags));
   std::vector<std::string> words{"serve", flags.config, "--out", folder_of(flags)};
+  const auto method = flags.method.words();
+  words.insert(words.end(), method.begin(), method.end());
   for (const auto& setting : flags.settings)
     if (!began) words.insert(words.end(), {"--set", setting});
   const auto network = network_words(flags);
@@ -143,6 +154,7 @@ flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& op
 void run_serve(const ServeFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
   check_base_flag(flags.base, flags.resume);
+  EK_CHECK(!flags.method.changed || flags.resume, kConfig, "--changed-method goes with --resume");
   auto network = flags.grid.empty() ? network_of(flags) : flower::CoordinatorOptions{.folder = {}};
   check_not_kept("--out", folder_of(flags));
   if (!flags.grid.empty()) check_not_kept("--grid", flags.grid);
@@ -152,7 +164,7 @@ void run_serve(const ServeFlags& flags) {
   network.metrics = [&page] { return page.text(); };
   network.not_ready = [] { return interrupt_requested() ? "the server stops" : ""; };
   flower::ServeOptions options{
-      .request = {.file = flags.config, .settings = flags.settings, .out = flags.out, .base = flags.base},
+      .request = {.file = flags.config, .settings = settings_of(flags), .out = flags.out, .base = flags.base},
       .resume = flags.resume,
       .from_round = flags.from_round,
       .patience_s = flags.patience,
@@ -160,6 +172,7 @@ void run_serve(const ServeFlags& flags) {
       .stop = alive_or_interrupted,
       .on_status = [&page](const flower::FleetStatus& status) { show(status, page); }};
   options.request.allowed = admitted(network);
+  options.request.changed_method = flags.method.changed;
   const auto listen = [&](const fs::path& folder) -> std::unique_ptr<flower::Grid> {
     if (!flags.grid.empty()) return std::make_unique<flower::AppGrid>(flags.grid, alive_or_interrupted);
     network.folder = folder;
@@ -186,6 +199,7 @@ void add_serve_command(CLI::App& program) {
       "`evenkeel train` does, and leaves the same in the run folder.");
   command->add_option("CONFIG", flags->config, "TOML file")->required();
   command->add_option("--set", flags->settings, "a.b=value, changes one key; as often as needed");
+  flags->method.add_choice_to(*command);
   command->add_option("--out", flags->out, "run folder, new or empty (default: runs/<name>)");
   command->add_option("--listen", flags->listen, "HOST:PORT to listen at, [::1]:8000 for IPv6; port 0: any free one")
       ->capture_default_str();

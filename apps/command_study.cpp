@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "apps/output_paths.h"
 #include "apps/resume_flags.h"
@@ -21,6 +22,7 @@ namespace evenkeel::apps {
 namespace {
 
 struct StudyFlags {
+  MethodFlag method;
   std::string file, out, base;
   std::optional<std::string> shard;
   std::vector<std::string> settings, only;
@@ -37,7 +39,8 @@ study::StudyCommand study_command_of(const StudyFlags& flags) {
           .shard = flags.shard ? study::Shard::read(*flags.shard) : study::Shard(),
           .only = flags.only,
           .resume = flags.resume,
-          .base = flags.base};
+          .base = flags.base,
+          .methods = flags.method.by_name()};
 }
 
 /// Returns the kind of error in the error line of a run, "[numeric] ..."; kIo if there is no line.
@@ -109,6 +112,7 @@ void add_study_command(CLI::App& program) {
   command->add_option("STUDY", flags->file, "TOML file with [study] and its arms")->required();
   command->add_option("--out", flags->out, "folder of the study, new or empty (default: runs/<name>)");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of every arm; as often as needed");
+  flags->method.add_to(*command, "that arms name; as often as needed");
   command->add_option("--jobs", flags->jobs,
                       "runs at once, each with its share of the cores, or with a GPU of its own (default: 1)");
   command->add_option("--shard", flags->shard, "i/n: every n-th run alone, for job arrays; --dry-run prints one");

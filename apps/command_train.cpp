@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
 #include "apps/output_paths.h"
@@ -32,11 +33,15 @@ struct TrainFlags {
   std::vector<std::string> settings;
   int64_t threads = 0, ranks = 1;
   std::optional<int64_t> from_round;
+  MethodFlag method;
   bool resume = false, print_config = false;
 };
 
 fed::RunRequest request_of(const TrainFlags& flags) {
-  fed::RunRequest request{.file = flags.config, .settings = flags.settings, .out = flags.out, .base = flags.base};
+  fed::RunRequest request{
+      .file = flags.config, .settings = flags.method.settings(), .out = flags.out, .base = flags.base};
+  request.changed_method = flags.method.changed;
+  request.settings.insert(request.settings.end(), flags.settings.begin(), flags.settings.end());
   if (!flags.device.empty()) request.settings.push_back(concat("model.device=\"", flags.device, "\""));
   if (flags.threads > 0) request.settings.push_back(concat("threads=", flags.threads));
   return request;
@@ -47,6 +52,7 @@ void check(const TrainFlags& flags) {
   limits::check_integer("--ranks", flags.ranks, 1, limits::kThreads);
   check_from_round(flags.from_round, flags.resume);
   check_base_flag(flags.base, flags.resume);
+  EK_CHECK(!flags.method.changed || flags.resume, kConfig, "--changed-method goes with --resume");
 }
 
 fed::Run open_run(const TrainFlags& flags, const fed::RunHooks& hooks = {}) {
@@ -80,6 +86,8 @@ bool is_arithmetic(const std::string& setting) {
 std::string next_command(const TrainFlags& flags) {
   const bool began = fed::RunFolder::holds_run(folder_of(flags));
   std::vector<std::string> words{"train", flags.config};
+  const auto method = flags.method.words();
+  words.insert(words.end(), method.begin(), method.end());
   for (const auto& setting : flags.settings)
     if (!began || (flags.resume && is_arithmetic(setting))) words.insert(words.end(), {"--set", setting});
   if (flags.threads > 0 && !began) words.insert(words.end(), {"--threads", std::to_string(flags.threads)});
@@ -174,6 +182,7 @@ void add_train_command(CLI::App& program) {
       "folder.");
   command->add_option("CONFIG", flags->config, "TOML file")->required();
   command->add_option("--set", flags->settings, "a.b=value, changes one key; as often as needed");
+  flags->method.add_choice_to(*command);
   command->add_option("--out", flags->out, "run folder, new or empty (default: runs/<name>)");
   command->add_flag("--resume", flags->resume,
                     "resume from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "

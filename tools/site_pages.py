@@ -22,10 +22,10 @@ LINK = re.compile(r"\[([^\[\]]*)\]\(([^()\s]+)\)")
 # Pages that are not files of docs/ under the same name.
 OUTSIDE = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
 MADE = {"command-line.md": reference.command_line_page, "python-api.md": reference.python_page}
-NOTEBOOKS = {"first-run.md": "notebooks/first-run.ipynb", "trained-model.md": "notebooks/trained-model.ipynb"}
+NOTEBOOKS = {"first-run.md": "notebooks/first-run.ipynb", "own-method.md": "notebooks/own-method.ipynb", "trained-model.md": "notebooks/trained-model.ipynb"}
 NAVIGATION = {
     "Start": {"Quick start": "index.md", "Installing": "installing.md", "Glossary": "glossary.md"},
-    "Tutorials": {"A notebook": "first-run.md", "A trained model": "trained-model.md", "A new method": "tutorial-new-method.md", "A new model family": "tutorial-new-family.md",
+    "Tutorials": {"A notebook": "first-run.md", "A notebook with a method": "own-method.md", "A trained model": "trained-model.md", "A new method": "tutorial-new-method.md", "A new model family": "tutorial-new-family.md",
                   "A new task": "tutorial-new-task.md"},
     "Guides": {"Your own rows": "your-data.md", "Prompts": "prompts.md", "Python": "python.md", "Serving": "serving.md",
                "Studies": "studies.md", "Tracking": "tracking.md", "Unequal machines": "unequal-machines.md", "Data sets": "data.md",

@@ -13,13 +13,17 @@ they are installed. Functions may be called from any thread; Ctrl-C reaches thos
 
 from ._program import program_path
 from ._version import __version__
+from .checking import check_method
 from .commands import evaluate, export, fetch_smollm2, generate, list_configs, list_keys, list_methods, list_models, list_tables, list_tasks, score
+from ._objects import Client, Factors, LocalSetup, Loss, Payload, RoundView, RoutingCounts, Server, ServerState, Step, Uploads, View
 from .errors import EvenkeelError, MissingPackage
+from .method import Method
 from .records import Records
 from .run import Report, Run
 from .study import Study
 from .training import Evaluation, Round, train
 
-__all__ = ["Evaluation", "EvenkeelError", "MissingPackage", "Records", "Report", "Round", "Run", "Study", "__version__", "evaluate",
-           "export", "fetch_smollm2", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks",
+__all__ = ["Client", "Evaluation", "EvenkeelError", "Factors", "LocalSetup", "Loss", "Method", "MissingPackage", "Payload", "Records", "Report",
+           "Round", "RoundView", "RoutingCounts", "Run", "Server", "ServerState", "Step", "Study", "Uploads", "View", "__version__",
+           "check_method", "evaluate", "export", "fetch_smollm2", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks",
            "program_path", "score", "train"]

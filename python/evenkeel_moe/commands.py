@@ -15,6 +15,7 @@ from ._process import Event, events_of, lines_of, run_program
 from ._program import shared_path
 from ._progress import bar_for
 from ._row_files import RowFiles, Rows
+from ._served import ServedMethods
 from .errors import EvenkeelError
 from .records import Records, selected_scores
 
@@ -51,13 +52,14 @@ def _source(run: Optional[PathLike], model: Optional[PathLike], adapter: Optiona
     return {name: None if path is None else os.fspath(path) for name, path in paths.items()}
 
 
-def _answers(command: str, inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any], strict: bool) -> Records:
+def _answers(command: str, inputs: Sequence[Mapping[str, Any]], given: Mapping[str, Any], strict: bool) -> Records:
     """What a command answers to JSON lines, one to each. A line that cannot be answered is an error, or its own record."""
     answers = Records()
-    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
+    options = {**given}
+    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder, ServedMethods([options.pop("method", None)]) as served:
         file = pathlib.Path(folder) / "input.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in inputs), encoding="utf-8")
-        words = [command, *_flags(options), "--input", str(file), "--json", "--quiet", *(["--strict"] if strict else [])]
+        words = [command, *_flags(options), *served.words, "--input", str(file), "--json", "--quiet", *(["--strict"] if strict else [])]
         try:
             run_program(words, lambda line: answers.append(json.loads(line)))
         except EvenkeelError as error:
@@ -119,7 +121,7 @@ def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None
 
     tasks, budget, limit: None: those of the run.
     progress, on_event: as train().
-    flags: the other flags of `evenkeel evaluate`, as in score="exact".
+    flags: the other flags of `evenkeel evaluate`, as in score="exact", and method, as train() takes it.
 
     Raises EvenkeelError, and KeyboardInterrupt as train().
     """
@@ -133,10 +135,11 @@ def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None
         if on_event is not None:
             on_event(event)
 
-    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder, RowFiles(pathlib.Path(folder), columns) as rows:
+    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder, RowFiles(pathlib.Path(folder), columns) as rows, \
+            ServedMethods([options.pop("method", None)]) as served:
         options.update(_data_flags(rows, data, tasks))
         try:
-            events = events_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], take, {"evaluation"})
+            events = events_of(["evaluate", *_flags(options), *served.words, "--progress", "json", "--quiet"], take, {"evaluation"})
         finally:
             bar.close()
     scores = Records({key: value for key, value in event.items() if key != "event"} for event in events)

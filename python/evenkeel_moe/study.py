@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 from ._paths import PathLike, local_path
 from ._process import run_program, text_of
 from ._row_files import RowFiles, Rows, called, settings_with_data
+from ._served import MethodLike, ServedMethods
 from ._toml import set_flags
 from .errors import EvenkeelError
 from .records import Records, selected_scores
@@ -42,19 +43,20 @@ class Study:
     """
 
     def __init__(self, file: PathLike, *, out: PathLike, data: Optional[Rows] = None, test_data: Optional[Rows] = None,
-                 columns: Optional[Mapping[str, Any]] = None) -> None:
+                 columns: Optional[Mapping[str, Any]] = None, methods: Sequence[MethodLike] = ()) -> None:
         """file: the study's TOML file. out: its folder, which run() makes. data, test_data, columns: rows of your own for every arm, as
-        train() takes them; they are written into `out`/rows."""
+        train() takes them; they are written into `out`/rows. methods: those in Python that arms name, as train() takes one."""
         self.file: Optional[pathlib.Path] = local_path(file)
         self.path = local_path(out)
-        self._data, self._test_data, self._columns = data, test_data, columns
+        self._data, self._test_data, self._columns, self._methods = data, test_data, columns, methods
 
     @classmethod
-    def open(cls, path: PathLike) -> Study:
-        """Raises EvenkeelError when the folder holds no study."""
+    def open(cls, path: PathLike, methods: Sequence[MethodLike] = ()) -> Study:
+        """methods: as above, for run(). Raises EvenkeelError when the folder holds no study."""
         study = cls.__new__(cls)
         study.file, study.path = None, local_path(path)
         study._data = study._test_data = study._columns = None
+        study._methods = methods
         _ = study.state
         return study
 
@@ -81,10 +83,11 @@ class Study:
         model was moved to. Raises as train().
         """
         file = self.file if self.file is not None else self.path / "study.toml"
-        with RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file(), called(self._data)) as rows:
+        with ServedMethods(self._methods) as served, \
+                RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file(), called(self._data)) as rows:
             settings = rows.settings_of(settings_with_data(self._data, self._test_data, set))
             rows.check_used()
-            words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(settings)]
+            words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(settings), *served.words]
             words += ["--jobs", str(jobs)] if jobs is not None else []
             words += ["--base", os.fspath(base)] if base is not None else []
             for label in only:

@@ -12,6 +12,7 @@ from ._process import Event, events_of, text_of
 from ._program import shared_path
 from ._progress import bar_for
 from ._row_files import RowFiles, Rows, called, manifest_names, settings_with_data, without_rows
+from ._served import MethodLike, ServedMethods, settings_of
 from ._toml import config_words, parse_toml, set_flags
 from .errors import EvenkeelError, MissingPackage
 from .run import Run
@@ -125,10 +126,10 @@ def _words_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str,
     return [str(shipped or path), *set_flags(settings)]
 
 
-def _folder_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any]) -> pathlib.Path:
+def _folder_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any], more: Sequence[str] = ()) -> pathlib.Path:
     """The folder that a run gets by its config. Raises EvenkeelError as train()."""
     words = _words_of(without_rows(config) if isinstance(config, Mapping) else config, without_rows(settings))
-    text = text_of(["train", *words, "--print-config", "--quiet"])
+    text = text_of(["train", *words, *more, "--print-config", "--quiet"])
     try:
         whole = parse_toml(text)
     except MissingPackage:
@@ -138,7 +139,8 @@ def _folder_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str
 
 def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = None, test_data: Optional[Rows] = None,
           columns: Optional[Mapping[str, Any]] = None, set: Optional[Mapping[str, Any]] = None, out: Optional[PathLike] = None, resume: bool = False,
-          base: Optional[PathLike] = None, threads: Optional[int] = None, device: Optional[str] = None, progress: Optional[bool] = None,
+          method: Optional[MethodLike] = None, changed_method: bool = False, base: Optional[PathLike] = None, threads: Optional[int] = None,
+          device: Optional[str] = None, progress: Optional[bool] = None,
           on_round: Optional[Callable[[Round], Any]] = None, on_evaluation: Optional[Callable[[Evaluation], Any]] = None,
           on_event: Optional[Callable[[Event], Any]] = None) -> Run:
     """Runs federated fine-tuning as a TOML file says, and returns the run.
@@ -153,6 +155,9 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     set: keys to change, {"method.name": "fedit", "train.rounds": 3}. {"train": {"rounds": 3}} changes the same key, and no other.
     out: the run folder, new or empty; None: runs/<name of the config>.
     resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
+    method: a method in Python: a class of ek.Method, whose hooks then run in this process, an object of one with options,
+    ServerMomentum(momentum=0.5), or "FILE.py:CLASS", which gets a process of its own. What a hook raises is the cause of the error here.
+    changed_method: with resume: go on although the source of the method has changed.
     base: with resume, the folder that the run's base model was moved to.
     progress: a progress bar; None: where somebody looks at it, a terminal or a notebook.
     on_round, on_evaluation: called after every round and every score of the run itself, those of Run.evaluations. on_event: called with
@@ -162,11 +167,13 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     Raises EvenkeelError with the program's line. Ctrl-C stops the program, which saves its state, and raises
     KeyboardInterrupt after that; `Run(out).resume()` goes on. Callbacks run in the calling thread.
     """
-    settings = settings_with_data(data, test_data, set)
-    with RowFiles((lambda: _folder_of(config, settings)) if out is None else local_path(out), columns, manifest_names,
-                  called(data)) as rows:
+    settings = settings_with_data(data, test_data, {**settings_of(method), **(set or {})})
+    with ServedMethods([method]) as served, \
+            RowFiles((lambda: _folder_of(config, settings, served.words)) if out is None else local_path(out), columns, manifest_names,
+                     called(data)) as rows:
         words = _words_of(rows.settings_of(config) if isinstance(config, Mapping) else config, rows.settings_of(settings))
         rows.check_used()
+        words += [*served.words, *(["--changed-method"] if changed_method else [])]
         return _train(words, out, resume, base, threads, device, _Listener(progress, on_round, on_evaluation, on_event))
 
 

@@ -12,8 +12,8 @@ MethodEntry ub_smoe(), a3smoe(), smoe_llb(), hetlora(), flexlora(), flora(), flo
 
 namespace {
 
-std::vector<MethodEntry>& table() {
-  static std::vector<MethodEntry> rows{ub_smoe(), a3smoe(),     smoe_llb(), hetlora(), flexlora(), flora(),
+std::deque<MethodEntry>& table() {
+  static std::deque<MethodEntry> rows{ub_smoe(), a3smoe(),     smoe_llb(), hetlora(), flexlora(), flora(),
                                        florist(), fedex_lora(), ffa_lora(), fedit(),   fed_sb()};
   return rows;
 }
@@ -42,23 +42,26 @@ std::vector<std::string> MethodEntry::rank_eval_modes(std::span<const std::strin
   return possible;
 }
 
-std::span<const MethodEntry> methods() { return table(); }
+const std::deque<MethodEntry>& methods() { return table(); }
 
 void add_method(const MethodEntry& entry) {
-  const auto same_name = [&](const MethodEntry& known) { return known.name == entry.name; };
+  const auto takes_name = [&](const MethodEntry& known) {
+    return known.name == entry.name && (!known.described || (known.has_hooks && entry.has_hooks));
+  };
   EK_CHECK(entry.make && entry.write && entry.list, kInternal, "method ", entry.name,
            " has no make, write or list: use method_entry()");
-  EK_CHECK(std::none_of(table().begin(), table().end(), same_name), kConfig, "method ", entry.name,
+  EK_CHECK(std::none_of(table().begin(), table().end(), takes_name), kConfig, "method ", entry.name,
            " is in the table already: choose another name");
   table().push_back(entry);
 }
 
 const MethodEntry& find_method(std::string_view name) {
+  const MethodEntry* found = nullptr;
+  for (const auto& entry : methods())
+    if (entry.name == name && (!found || entry.has_hooks || !found->has_hooks)) found = &entry;
+  if (found) return *found;
   std::vector<std::string_view> known;
-  for (const auto& entry : methods()) {
-    if (entry.name == name) return entry;
-    known.push_back(entry.name);
-  }
+  for (const auto& entry : methods()) known.push_back(entry.name);
   fail(kConfig, "method.name is \"", name, "\", known: ", join(known));
 }
 

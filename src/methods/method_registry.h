@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -30,6 +32,8 @@ struct MetricRange {
   double least = 0, most = std::numeric_limits<double>::max();
 };
 
+struct MethodDescription;
+
 /// Describes a method: one entry of the registry.
 struct MethodEntry {
   std::string_view name;   ///< name in configs, as in "ub-smoe"
@@ -55,11 +59,15 @@ struct MethodEntry {
   std::span<const MetricRange> metrics{};
   /// Creates the method from its config table, which may be empty.
   /// \throws kConfig on an unknown key or a bad value
-  std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
+  std::function<std::unique_ptr<FederatedMethod>(const config::Table& table)> make{};
   /// Writes every key of the method to `writer`, with its value in `table` or else its default.
-  void (*write)(const config::Table& table, config::Writer& writer) = nullptr;
+  std::function<void(const config::Table& table, config::Writer& writer)> write{};
   /// Lists the same keys with their values.
-  void (*list)(const config::Table& table, config::ValueLister& lister) = nullptr;
+  std::function<void(const config::Table& table, config::ValueLister& lister)> list{};
+  /// What a method says of itself that is not compiled into the program (methods/described_method.h); null for others.
+  std::shared_ptr<const MethodDescription> described{};
+  /// False: the entry was read from a run folder, and hooks that the method overrides cannot be called.
+  bool has_hooks = true;
 
   /// Returns K_c for a budget: floor(K_max beta), or `max_top_k` for a rank method. It is 0 if the budget is too small
   /// for one expert, and on a dense model.
@@ -102,13 +110,14 @@ MethodEntry method_entry(MethodEntry row) {
   return row;
 }
 
-/// Returns all registered methods.
-std::span<const MethodEntry> methods();
-/// Registers a method that another program defines (docs/tutorial-new-method.md). Call it first in main(): references
-/// to earlier entries are invalid afterwards.
-/// \throws kConfig when the name is taken; kInternal when `make`, `write` or `list` is null
+/// Returns all registered methods. References to entries stay valid.
+const std::deque<MethodEntry>& methods();
+/// Registers a method that is not compiled into the library (docs/tutorial-new-method.md). Call it before threads
+/// start. An entry without hooks may have the name of another described method, as two run folders can hold it with
+/// other keys.
+/// \throws kConfig when the name is taken; kInternal when `make`, `write` or `list` is empty
 void add_method(const MethodEntry& entry);
-/// Returns the entry of a method.
+/// Returns the entry of a method: the last one of that name that has hooks, or else the last one.
 /// \throws kConfig listing the known names when the name is unknown
 const MethodEntry& find_method(std::string_view name);
 

@@ -50,16 +50,20 @@ MODEL_FLAGS = {
     "--threads": THREADS,
     "--device": DEVICES,
 }
+METHOD = [("nowhere.py:X", ["--method", "nowhere.py", "no file"]), ("nowhere", ["--method", "FILE.py:CLASS"])]
 SOURCE_FLAGS = {  # excluded by --model
     "--run": [(NOWHERE, ["--run", "--model"])],
     "--budget": [("0.5", ["--budget", "--run", "--top-k"]), ("half", ["--budget", "half"])],
     "--rank-eval-mode": [("a", ["--rank-eval-mode", "--run"])],
     "--best": [(None, ["--best", "--run"])],
     "--base": [(NOWHERE, ["--base", "--run", "--model"])],
+    "--method": METHOD,
 }
 
 BAD = {
     "train": {
+        "--method": METHOD,
+        "--changed-method": [(None, ["--changed-method", "--resume"])],
         "--set": [("seed", ["--set", "a.b=value"])],
         "--out": [(LETTER, ["[io]", LETTER]), ("/proc/evenkeel", ["[io]", "/proc/evenkeel"])],
         "--resume": [],  # in a folder without a run, --resume starts one
@@ -72,6 +76,7 @@ BAD = {
         "--print-config": [("yes", ["yes"])],
     },
     "evaluate": {
+        "--method": METHOD,
         **MODEL_FLAGS,
         "--run": [(NOWHERE, ["--run", "--model"])],
         "--base": [(NOWHERE, ["--base", "--run", "--model"])],
@@ -127,6 +132,7 @@ BAD = {
         "--json": [("yes", ["yes"])],
     },
     "gradient-bias": {
+        "--method": METHOD,
         "--device": DEVICES,
         "--run": [(NOWHERE, [NOWHERE]), (MODEL, [MODEL, "no run"])],
         "--base": [(NOWHERE, [RUN, "no run"])],
@@ -135,6 +141,7 @@ BAD = {
         "--json": [("yes", ["yes"])],
     },
     "pg-alignment": {
+        "--method": METHOD,
         "--device": DEVICES,
         "--run": [(NOWHERE, [NOWHERE]), (MODEL, [MODEL, "no run"])],
         "--base": [(NOWHERE, [RUN, "no run"])],
@@ -217,7 +224,7 @@ BAD = {
         "--dtype": [("int8", ["--dtype", "int8", "float32"])],
         "--experts": [("both", ["--experts", "both", "original", "fused"])],
     },
-    "list": {"--json": [("yes", ["yes"])]},
+    "list": {"--json": [("yes", ["yes"])], "--method": METHOD},
     "demo": {"--full": [("yes", ["yes"])], "--real": [("yes", ["yes"])], "--yes": [("yes", ["yes"])], "--model": [(NOWHERE, ["--model", "--real"])],
              "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])]},
     "man": {},
@@ -228,6 +235,7 @@ BAD = {
                "--ranks": [("0", ["--ranks is 0", "1 or more"]), ("1025", ["--ranks", "1025"]), ("two", ["--ranks", "two"]),
                            ("2", ["--ranks", "--config"])]},
     "study": {
+        "--method": METHOD,
         "--set": [("seed", ["--set", "a.b=value"]), ("seed=3", ["--set sets seed=3", "[study] seeds"]), ("data.limits=3", ["limits"])],
         "--out": [(LETTER, ["[io]", LETTER, "is a file"]), (MODEL, [MODEL, "not empty"]), ("a\nb", ["--out", "a\\nb"])],
         "--jobs": [("0", ["--jobs", "is 0", "1 or more"]), ("1025", ["--jobs", "1025"]), ("two", ["--jobs", "two"])],

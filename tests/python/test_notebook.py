@@ -63,6 +63,15 @@ def test_the_first_run_shows_its_own_scores(tmp_path, monkeypatch):
     assert pathlib.Path(namespace["folder"], "adapter_model.safetensors").is_file()
 
 
+def test_a_method_in_a_notebook_is_compared_with_fedit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (rounds, differences), _, namespace = run_cells(code_of(ROOT / "docs/notebooks/own-method.ipynb"))
+    assert list(rounds["round"]) == [1, 2, 3] and list(differences["arm"]) == ["momentum"]
+    assert (differences["low"] < differences["difference"]).all() and (differences["difference"] < differences["high"]).all()
+    assert len(namespace["study"].runs("momentum")) == 3
+
+
 TEMPLATE = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + eos_token }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 
 

@@ -81,13 +81,15 @@ void check_all_or_none(const config::Table& table, const ClientsSection& clients
 
 std::vector<std::string_view> method_names() {
   std::vector<std::string_view> names;
-  for (const auto& entry : methods::methods()) names.push_back(entry.name);
+  for (const auto& entry : methods::methods())
+    if (!contains(names, entry.name)) names.push_back(entry.name);
   return names;
 }
 
 /// Returns the registry entry of the method that `[method] name` selects. \throws kConfig
 const methods::MethodEntry& named_method(std::string_view name, const config::Table& table) {
-  table.check(contains(method_names(), name), "name", in_quotes(name), join(method_names()));
+  table.check(contains(method_names(), name), "name", in_quotes(name),
+              concat(join(method_names()), ", or by --method FILE.py:CLASS one in Python"));
   return methods::find_method(name);
 }
 

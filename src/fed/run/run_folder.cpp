@@ -401,6 +401,12 @@ void RunFolder::admit(const std::optional<std::vector<std::string>>& allowed) {
   for (const auto& key : changes_.admission->removed) log::warning("[serve] ", key, " may not join any more");
 }
 
+void RunFolder::use_method(bool may_change) {
+  const auto& entry = config_->method.entry();
+  changes_.method = has_changed_method(read_manifest(folder_), entry, may_change);
+  if (changes_.method) log::warning("[train] the source of method ", entry.name, " has changed since the run was made");
+}
+
 void RunFolder::use_base(const std::string& base) {
   if (base.empty()) return;
   const auto folder = moved_base(base);

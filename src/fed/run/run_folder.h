@@ -93,6 +93,9 @@ class RunFolder {
   void change_keys(const std::vector<ChangedKey>& keys, const RunRequest& request);
   /// Returns why the run must not change the value of a key; empty if it may.
   std::string why_fixed_key(const std::string& key) const;
+  /// Compares the source of a method in Python with that of the run; settle() records a change.
+  /// \throws kConfig as has_changed_method() (fed/store/manifest.h)
+  void use_method(bool may_change);
   /// Compares the nodes' keys that may join with those that could before; settle() records a change.
   /// \param allowed  as RunRequest has it
   void admit(const std::optional<std::vector<std::string>>& allowed);

@@ -335,6 +335,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
     });
   };
   take_changes(request, folder, as_run);
+  folder.use_method(request.changed_method);
   folder.use_base(request.base);
   folder.check_files();
   const auto config =

@@ -19,13 +19,14 @@
 #include "base/system/machine.h"
 #include "base/system/revision.h"
 #include "fed/store/moved_rows.h"
+#include "methods/described_method.h"
 
 namespace evenkeel::fed {
 namespace {
 
 constexpr int64_t kFormat = 3;
 constexpr std::array kKeysOfRuns{"version", "machine", "libraries", "files"};  // tell a run's manifest from others
-constexpr const char *kBase = "base", *kEncoder = "encoder", *kModel = "model", *kName = "name";
+constexpr const char *kBase = "base", *kEncoder = "encoder", *kModel = "model", *kName = "name", *kMethod = "method";
 constexpr size_t kMostManifest = size_t{64} << 20;  // bytes of a manifest, to read a foreign one no further
 
 /// Describes the GPU that the run is computed on.
@@ -194,6 +195,7 @@ OrderedJson make_manifest(const RunConfig& config, const RunRequest& request, co
       {"request", {{"file", absolute_path(request.file)}, {"settings", request.settings}, {"config", asked.text()}}},
       {"config", config->text()}};
   if (request.allowed) manifest["allowed"] = *request.allowed;
+  if (const auto& own = config->method.entry().described) manifest[kMethod] = own->json;
   record_model(manifest, kBase, config->model.path, models::find_model_folder(config->model.path));
   if (const auto& encoder = config->evaluate.bert_score.encoder; !encoder.empty())
     record_model(manifest, kEncoder, encoder, encoder);
@@ -210,7 +212,21 @@ Json read_manifest(const fs::path& folder) {
   const auto format = JsonView(manifest, file.string(), kCheckpoint).at("format").integer();
   EK_CHECK(format == kFormat, kCheckpoint, file.string(), ": run folders of format ", format,
            " are unknown, allowed: ", kFormat);
+  if (const auto method = JsonView(manifest, file.string(), kCheckpoint).find(kMethod)) methods::know_described(*method);
   return manifest;
+}
+
+bool has_changed_method(const Json& manifest, const methods::MethodEntry& now, bool may_change) {
+  const auto then = JsonView(manifest, std::string(kManifestFile), kCheckpoint).find(kMethod);
+  if (!then || !now.described) return false;
+  const auto& own = *now.described;
+  const auto hash = then->at("sha256").string();
+  EK_CHECK(now.has_hooks || own.hooks.empty(), kConfig, "method ", now.name, " is a class in Python, and a run folder ",
+           "starts no code: name its file by --method ", own.file, ":", own.class_name);
+  EK_CHECK(may_change || hash == own.sha256, kConfig, own.file, " is not the source of method ", now.name,
+           " that the run was made with: its sha256 is ", own.sha256, ", then ", hash,
+           "; put it back, or go on with it by --changed-method");
+  return hash != own.sha256;
 }
 
 BegunRequest begun_request(const fs::path& folder) {

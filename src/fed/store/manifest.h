@@ -78,6 +78,9 @@ std::vector<std::filesystem::path> check_input_files(
     const std::function<std::string(const std::filesystem::path& file)>& why_fixed, bool may_move = true);
 /// Returns those of `files` that are in the manifest with another content. Files of the base model are not compared.
 std::vector<std::filesystem::path> changed_among(const Json& manifest, std::span<const std::filesystem::path> files);
+/// Returns true if the source of a described method differs from that in the manifest (methods/described_method.h).
+/// \throws kConfig when it differs and `may_change` is false, and when its hooks are needed but cannot be called
+bool has_changed_method(const Json& manifest, const methods::MethodEntry& now, bool may_change);
 /// Warns if the program's version or the processor differs from those with which the run began.
 void check_program(const std::filesystem::path& folder, const Json& manifest);
 

@@ -6,6 +6,7 @@
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "fed/store/manifest.h"
+#include "methods/described_method.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -151,6 +152,11 @@ OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& chan
   if (changes.admission) {
     changed["allowed"] = changes.admission->allowed;
     entry["allow"] = {{"added", changes.admission->added}, {"removed", changes.admission->removed}};
+  }
+  if (changes.method) {
+    const auto& now = *config->method.entry().described;
+    entry["method"] = {{"sha256", now.sha256}, {"before", changed.at("method").at("sha256").get<std::string>()}};
+    changed["method"] = now.json;
   }
   if (changes.rounds || !changes.base.empty() || !changes.keys.keys.empty()) {
     entry[kConfigBefore] = sha256(changed.at("config").get<std::string>());

@@ -38,7 +38,8 @@ struct RunChanges {
   std::filesystem::path base{};                ///< folder that the base model was moved to; empty: it was not moved
   KeyChanges keys{};
   std::optional<AdmissionChange> admission{};
-  bool any() const { return !files.empty() || rounds || !base.empty() || !keys.keys.empty() || admission; }
+  bool method = false;  ///< true: the source of a method in Python
+  bool any() const { return !files.empty() || rounds || !base.empty() || !keys.keys.empty() || admission || method; }
 };
 
 /// Returns why the run must not go on with the new content of `file`, or an empty string if it may. A file may change

@@ -23,6 +23,7 @@ struct RunRequest {
   std::string base{};  ///< to resume: folder that the base model was moved to; empty: it was not moved
   /// Nodes that may join, sorted: fingerprint and name of each key. Nothing where there is no list of keys.
   std::optional<std::vector<std::string>> allowed{};
+  bool changed_method = false;  ///< to resume: true: the source of a method in Python may have changed
 
   /// Loads the config. \param before  settings of an earlier request, applied first
   ExperimentConfig config(std::span<const std::string> before = {}) const;

@@ -345,6 +345,7 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   if (const auto rounds = options.request.rounds(fed::begun_request(path).settings)) folder.extend(*rounds);
   fed::take_changes(options.request, folder,
                     [&](const fed::RunConfig& config) { return as_served(config, federation); });
+  folder.use_method(options.request.changed_method);
   folder.admit(options.request.allowed);
   folder.use_base(options.request.base);
   folder.check_files();

@@ -66,6 +66,17 @@ void check_arm(const ArmSection& arm, const fed::ExperimentConfig& asked, const 
   }
 }
 
+/// Returns the descriptions of the arms' methods that are not compiled into the program; nothing if there are none.
+std::optional<methods::MethodDescriptions> methods_of(std::span<const PlannedArm> arms) {
+  methods::MethodDescriptions found;
+  for (const auto& arm : arms) {
+    const auto& own = arm.found.method.entry().described;
+    const auto& known = found.list;
+    if (own && std::find(known.begin(), known.end(), own->json) == known.end()) found.list.push_back(own->json);
+  }
+  return found.list.empty() ? std::nullopt : std::optional(found);
+}
+
 bool has_endpoint(const fed::RunConfig& config, Endpoint endpoint) {
   const auto& from = config.rows();
   const auto& tasks = config->evaluate.tasks;
@@ -284,6 +295,7 @@ StudyState new_state(const StudyRequest& request, const std::vector<std::string>
   StudyState state{.name = study.name, .reference = study.reference, .endpoint = study.endpoint, .seeds = study.seeds};
   for (const auto& arm : request.file.arms())
     state.arms.push_back({arm.name, arm.set, sha256(find_arm(arms, arm.name)->text)});
+  state.methods = methods_of(arms);
   state.set = study.set;
   state.common = request.common;
   state.free = study.free;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/format/config_table.h"
+#include "methods/described_method.h"
 #include "scoring/measures.h"
 
 namespace evenkeel::study {
@@ -90,6 +91,7 @@ struct StudyState {
   std::vector<std::string> pinned{};  ///< threads, device and arithmetic of every run, as settings
   std::string base{};                 ///< sha256 of base.toml
   std::string moved_base{};           ///< folder that the base model was moved to; empty: it was not
+  std::optional<methods::MethodDescriptions> methods{};  ///< of arms with methods in Python
   std::vector<StudyRun> runs{};       ///< every arm with every seed, once
   void visit(auto& field) {
     field("version", version);
@@ -104,6 +106,7 @@ struct StudyState {
     field("pinned", pinned);
     field.optional("base", base);
     field.optional("moved_base", moved_base);
+    field("methods", methods);
     field("runs", runs);
   }
   /// Returns the arm of that name, or null.

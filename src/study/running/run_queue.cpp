@@ -40,10 +40,11 @@ std::vector<std::string> moved_files(const PlannedArm& arm) {
 
 }  // namespace
 
-RunQueue::RunQueue(Study study, std::vector<size_t> mine, JobSlots slots)
+RunQueue::RunQueue(Study study, std::vector<size_t> mine, JobSlots slots, std::map<std::string, std::string> methods)
     : study_(std::move(study)),
       mine_(std::move(mine)),
       slots_(std::move(slots)),
+      methods_(std::move(methods)),
       progress_(study_, mine_, slots_.count()) {}
 
 std::vector<std::string> RunQueue::words_of(size_t run) const {
@@ -51,6 +52,8 @@ std::vector<std::string> RunQueue::words_of(size_t run) const {
   const auto folder = study_.folder / study_.state.runs[run].folder;
   const auto file = study_.folder / arm / kArmFile;
   std::vector<std::string> words{"--quiet", "train", file.string(), "--out", folder.string()};
+  const auto methods = method_words(config->method);
+  words.insert(words.end(), methods.begin(), methods.end());
   const auto& base = study_.state.moved_base;
   if (fed::RunFolder::holds_run(folder)) {  // resuming needs no settings
     words.emplace_back("--resume");
@@ -59,6 +62,16 @@ std::vector<std::string> RunQueue::words_of(size_t run) const {
     words.insert(words.end(), {"--set", concat("seed=", seed)});
     for (const auto& setting : moved_files(*find_arm(study_.arms, arm))) words.insert(words.end(), {"--set", setting});
   }
+  return words;
+}
+
+/// Names the methods in Python whose keys the config has, and chooses its own.
+std::vector<std::string> RunQueue::method_words(const fed::MethodSection& section) const {
+  std::vector<std::string> words;
+  for (const auto& [entry, table] : section.tables)
+    if (const auto method = methods_.find(std::string(entry->name)); method != methods_.end())
+      words.insert(words.end(), {"--method", method->second});
+  if (!words.empty()) words.insert(words.end(), {"--set", concat("method.name=\"", section.name, "\"")});
   return words;
 }
 

@@ -19,7 +19,8 @@ class RunQueue {
  public:
   /// \param mine  indices of the runs of this process in study.state.runs, in the order of execution
   /// \param slots  of the runs at the same time, all free
-  RunQueue(Study study, std::vector<size_t> mine, JobSlots slots);
+  /// \param methods  FILE:CLASS of methods in Python, by name
+  RunQueue(Study study, std::vector<size_t> mine, JobSlots slots, std::map<std::string, std::string> methods = {});
 
   /// Starts runs until every slot is taken or none is left.
   void fill();
@@ -45,10 +46,12 @@ class RunQueue {
   void ended(size_t run, const Worker& worker, int code);
   void record(size_t run, RunState state, double seconds, const std::string& error);
   std::vector<std::string> words_of(size_t run) const;
+  std::vector<std::string> method_words(const fed::MethodSection& section) const;
 
   Study study_;
   std::vector<size_t> mine_;
   JobSlots slots_;
+  std::map<std::string, std::string> methods_;
   size_t next_ = 0;
   bool stopping_ = false;
   std::map<size_t, Worker> at_work_;

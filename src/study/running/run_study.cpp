@@ -148,6 +148,7 @@ std::vector<std::string> resume_words(const StudyCommand& command, const fs::pat
     words.insert(words.end(), {"--shard", concat(command.shard.index, "/", command.shard.count)});
   for (const auto& label : command.only) words.insert(words.end(), {"--only", label});
   if (!command.base.empty()) words.insert(words.end(), {"--base", command.base});
+  for (const auto& [name, source] : command.methods) words.insert(words.end(), {"--method", source});
   words.emplace_back("--resume");
   return words;
 }
@@ -160,7 +161,7 @@ StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequ
   warn_of_threads(task.study, task.slots.count(), command.jobs);
   if (const auto notice = task.slots.notice(); !notice.empty()) log::info("[study] ", notice);
   const auto folder = task.study.folder;
-  RunQueue queue(std::move(task.study), std::move(task.mine), std::move(task.slots));
+  RunQueue queue(std::move(task.study), std::move(task.mine), std::move(task.slots), command.methods);
   for (queue.fill(); !queue.empty(); queue.fill()) {
     if (stop && stop()) queue.stop();
     queue.poll();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct StudyCommand {
   std::vector<std::string> only{};  ///< "ARM:SEED"; empty: all
   bool resume = false;              ///< true: the folder may hold this study already
   std::string base{};               ///< folder that the base model was moved to; empty: it was not moved
+  /// --method: methods in Python by name, each as FILE:CLASS.
+  std::map<std::string, std::string> methods{};
 };
 
 /// Returns true if --only names the run.

@@ -1,0 +1,118 @@
+"""Methods that are classes of this process: the program connects to it, and hooks run in threads of it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import pathlib
+import socket
+import tempfile
+import threading
+from types import TracebackType
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, Union
+
+from ._host import Host
+from .errors import EvenkeelError, MissingPackage
+from .method import Method, method_name
+
+__all__ = ["MethodLike", "ServedMethods", "settings_of"]
+
+MethodLike = Union[str, Type[Method], Method]
+"""FILE.py:CLASS, a class, or an object of one with options."""
+
+
+def class_of(method: MethodLike) -> Optional[Type[Method]]:
+    """The class of a method; None for FILE.py:CLASS. Raises TypeError for anything else."""
+    if isinstance(method, (str, os.PathLike)):
+        return None
+    if isinstance(method, Method):
+        return type(method)
+    if isinstance(method, type) and issubclass(method, Method):
+        return method
+    raise TypeError(f"method is {method!r}, allowed: a class of ek.Method, an object of one, or \"FILE.py:CLASS\"")
+
+
+def settings_of(method: Optional[MethodLike]) -> Dict[str, Any]:
+    """The settings of the options of an object."""
+    if not isinstance(method, Method):
+        return {}
+    return {f"method.{method_name(type(method))}.{key}": value for key, value in method.options.items()}
+
+
+def source_of(cls: Type[Method]) -> Tuple[str, str]:
+    """The file of a class and the SHA-256 of its source: of the whole file, of its own text in a notebook, or where there is no text of
+    the names and code of its functions."""
+    file = _file_of(cls)
+    if pathlib.Path(file).is_file() and "ipykernel" not in file:
+        return os.path.abspath(file), hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
+    try:
+        text = inspect.getsource(cls)
+    except (OSError, TypeError):
+        parts = [(name, one.__code__.co_code.hex(), repr(one.__code__.co_consts)) for name, one in sorted(vars(cls).items()) if hasattr(one, "__code__")]
+        text = repr(parts)
+    return file, hashlib.sha256(text.encode()).hexdigest()
+
+
+def _file_of(cls: Type[Method]) -> str:
+    try:
+        return inspect.getfile(cls)
+    except (OSError, TypeError):
+        return "<notebook>"
+
+
+class ServedMethods:
+    """While it is open, the program reaches the classes of `methods` by the words of the command line."""
+
+    def __init__(self, methods: Iterable[Optional[MethodLike]]) -> None:
+        self.files = [os.fspath(method) for method in methods if isinstance(method, (str, os.PathLike))]
+        self.classes: Dict[str, Type[Method]] = {}
+        self.raised: List[BaseException] = []
+        self.listener: Optional[socket.socket] = None
+        for method in methods:
+            cls = None if method is None else class_of(method)
+            if cls is not None and self.classes.setdefault(cls.__name__, cls) is not cls:
+                raise ValueError(f"two classes have the name {cls.__name__}")
+
+    @property
+    def words(self) -> List[str]:
+        """The flags that name the methods."""
+        own = [f"{self.path}:{name}" for name in self.classes] if self.classes else []
+        return [word for source in [*self.files, *own] for word in ("--method", source)]
+
+    def __enter__(self) -> ServedMethods:
+        if self.classes:
+            try:
+                import numpy  # noqa: F401
+            except ImportError:
+                raise MissingPackage("a method in Python", "numpy", "tensors") from None
+            self.folder = tempfile.TemporaryDirectory(prefix="evenkeel-")
+            self.path = os.path.join(self.folder.name, "method")
+            self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.listener.bind(self.path)
+            self.listener.listen()
+            threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], _: Optional[TracebackType]) -> None:
+        if self.listener is not None:
+            self.listener.close()
+            self.folder.cleanup()
+        if isinstance(error, EvenkeelError) and self.raised:
+            raise error from self.raised[-1]
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            Host(connection, self._find, self.raised.append).run()
+
+    def _find(self, _: str, name: str) -> Tuple[Any, str, str]:
+        cls = self.classes[name]
+        return (cls, *source_of(cls))

@@ -1,0 +1,65 @@
+/// \file  Connects the program with a host: a Python process that has a method's class (python/evenkeel_moe/_host.py).
+/// The program starts the host as its child, or connects to one that listens on a Unix socket, such as a notebook.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+
+#include "host/channel.h"
+#include "host/tensors.h"
+
+namespace evenkeel::host {
+
+/// Where the class of a method is: `--method FILE:CLASS`.
+struct MethodSource {
+  std::filesystem::path file{};  ///< a Python file, or the socket of a process that has the class
+  std::string class_name{};
+
+  /// Reads FILE:CLASS. \throws kConfig when it has another form, kIo when the file is not there
+  static MethodSource read(const std::string& text);
+};
+
+/// A connection to a host. The host ends with it. Not for several threads at once.
+class Connection {
+ public:
+  /// Starts the host, in the Python that $EVENKEEL_PYTHON names or else python3, or connects to it.
+  /// \throws kIo when there is none
+  explicit Connection(const MethodSource& source);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  /// Sets what errors name: the method and its hook, and the time limit of a wait.
+  void set_wait(std::string who, double seconds);
+  /// Sends a message, and the tensors whose places it holds.
+  /// \return the segment of the tensors; null without tensors \throws kIo when the host has ended
+  std::shared_ptr<Segment> send(OrderedJson message, const Outgoing& tensors = {});
+  /// Waits for the next message. Segment 0 of segments() is the host's own afterwards.
+  /// \throws kIo when the host ends or takes longer than the time limit; Interrupted five seconds after Ctrl-C
+  Json receive();
+  /// Lists the segments that the host may point into: its own, and those of the tensors sent since release().
+  const SegmentsById& segments() const { return segments_; }
+  /// Ends a call. Segments become free but those in `kept`, in which the host still holds arrays.
+  void release(const std::vector<int64_t>& kept);
+
+  /// Returns true in the process that made the connection: a fork needs a connection of its own.
+  bool is_own() const;
+
+ private:
+  [[noreturn]] void ended();
+  void check_wait(double since);
+  void kill_host();
+
+  std::string who_;
+  double seconds_ = 0;
+  double interrupted_at_ = 0;
+  pid_t owner_;
+  pid_t child_ = 0;  // 0: a host that was not started here
+  Channel channel_;
+  SegmentPool pool_;
+  SegmentsById segments_;
+};
+
+}  // namespace evenkeel::host

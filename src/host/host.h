@@ -1,0 +1,55 @@
+/// \file  Calls the hooks of a method's class in its host.
+///
+/// A conversation is a call of a hook, its result, and in between what the hook asks of the program: tensors of its
+/// arguments, sums of uploads, and the base method's hooks (`super().hook()`). One call is made at a time; calls of
+/// several threads wait for each other.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "host/connection.h"
+#include "methods/described_method.h"
+
+namespace evenkeel::host {
+
+/// A class of a method in a host, which is started when it is needed. A forked process starts its own.
+class Host {
+ public:
+  explicit Host(MethodSource source) : source_(std::move(source)) {}
+
+  /// Starts the host and asks for the class's description.
+  /// \throws kConfig, kIo when the class cannot be loaded, naming why
+  std::shared_ptr<const methods::MethodDescription> describe();
+  /// Creates the method's object with the values of its keys, unless it is there already.
+  /// \param options  a JSON object by name
+  /// \return its number in the host \throws kConfig when the class refuses a value
+  int64_t object(const std::string& options);
+
+  /// Returns the mutex that a call holds from its first message to release().
+  std::mutex& mutex() { return mutex_; }
+  /// Returns the connection of this process. Call it with the mutex held. \throws as describe()
+  Connection& connection();
+
+ private:
+  Json answered(OrderedJson question, const std::string& who, double seconds);
+
+  MethodSource source_;
+  std::shared_ptr<const methods::MethodDescription> description_;
+  std::mutex mutex_;
+  std::unique_ptr<Connection> connection_;
+  std::map<std::string, int64_t> objects_;
+};
+
+/// Throws the error that a message of the host reports, if it is one.
+/// \param who  the beginning of the error's text
+void throw_if_failed(const JsonView& message, const std::string& who);
+
+/// Makes the class that `--method FILE:CLASS` names a method of the registry. Its host is started.
+/// \return the name of the method \throws kConfig, kIo as Host::describe(); kConfig when the name is taken
+std::string add_method_of(const std::string& source);
+
+}  // namespace evenkeel::host

@@ -1,0 +1,263 @@
+#include "host/results.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/format/record.h"
+#include "host/arguments.h"
+
+namespace evenkeel::host {
+namespace {
+
+using Factor = at::Tensor lora::LoraFactors::*;
+constexpr std::array<Factor, 3> kFactors{&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core};
+
+std::string shape_text(at::IntArrayRef shape) { return concat("[", join(shape), "]"); }
+
+/// Checks that a tensor of floats holds finite numbers only.
+void check_finite(const at::Tensor& tensor, const JsonView& place) {
+  if (tensor.defined() && tensor.is_floating_point() && !lora::is_finite(tensor))
+    fail(kNumeric, place.place(), " holds a value that is not finite");
+}
+
+/// Checks the shape and the numbers of a factor. \param shape  entries of 0 are not checked
+void check_factor(const at::Tensor& factor, const char* name, const std::vector<int64_t>& shape,
+                  const JsonView& site) {
+  if (!factor.defined()) return;
+  site.require(factor.scalar_type() == at::kFloat, ".", name, " is ", at::toString(factor.scalar_type()),
+               ", expected float32: array.astype(numpy.float32)");
+  const auto sizes = factor.sizes();
+  const bool fits = std::equal(sizes.begin(), sizes.end(), shape.begin(), shape.end(),
+                               [](int64_t size, int64_t expected) { return expected == 0 || size == expected; });
+  site.require(fits, ".", name, " has shape ", shape_text(sizes), ", expected ", shape_text(shape));
+  EK_CHECK(lora::is_finite(factor), kNumeric, site.place(), ".", name, " holds a value that is not finite");
+}
+
+std::vector<int64_t> with_experts(int64_t experts, std::vector<int64_t> shape) {
+  if (experts > 0) shape.insert(shape.begin(), experts);
+  return shape;
+}
+
+template <typename Table>
+auto value_named(const Table& table, const JsonView& name) {
+  for (const auto& entry : table)
+    if (entry.name == name.string()) return entry.value;
+  name.refuse(" is \"", name.string(), "\", which is no value of it");
+}
+
+nn::GateNorm gate_norm_in(const JsonView& name) { return value_named(names(nn::GateNorm{}), name); }
+
+/// Calls `use` with each tensor of a step that the host has loaded, and its place in shared memory.
+template <typename Use>
+void for_each_loaded(const JsonView& groups, const methods::StepView& step, const Use& use) {
+  for (const auto& [name, gradients] : {std::pair{"parameters", false}, {"gradients", true}}) {
+    const auto group = groups.find(name);
+    if (!group) continue;
+    const auto own = trained_factors(step, gradients);
+    for (const auto& entry : group->members()) {
+      const auto found = own.find(entry.key());
+      entry.require(found != own.end(), " is no adapted weight of the step");
+      for (size_t i = 0; i < kFactors.size(); ++i)
+        if (const auto& tensor = found->second.*kFactors[i]; tensor.defined()) use(tensor, entry.at(i));
+    }
+  }
+  for (const auto& [name, gradients] : {std::pair{"extra_parameters", false}, {"extra_gradients", true}}) {
+    const auto group = groups.find(name);
+    if (!group) continue;
+    const auto own = trained_extras(step, gradients);
+    for (const auto& entry : group->members()) {
+      const auto found = own.find(entry.key());
+      entry.require(found != own.end() && found->second.defined(), " is no trained tensor of the step");
+      use(found->second, entry);
+    }
+  }
+}
+
+void check_equal_shape(const at::Tensor& sent, const at::Tensor& own, const JsonView& place) {
+  place.require(sent.defined(), " is None, expected an array of shape ", shape_text(own.sizes()));
+  place.require(sent.sizes() == own.sizes() && sent.scalar_type() == own.scalar_type(), " has shape ",
+                shape_text(sent.sizes()), " and type ", at::toString(sent.scalar_type()), ", expected ",
+                shape_text(own.sizes()), " and ", at::toString(own.scalar_type()));
+}
+
+/// Adds up terms of which the gradients are given.
+class Terms {
+ public:
+  explicit Terms(const SegmentsById& segments) : incoming_(segments) {}
+
+  void add(const at::Tensor& term) {
+    if (term.defined()) sum_ = sum_.defined() ? sum_ + term : term;
+  }
+  /// Adds sum(tensor * gradient), whose gradient with respect to the tensor is the one at `place`.
+  void add(const at::Tensor& tensor, const JsonView& place) {
+    if (place.json().is_null()) return;
+    place.require(tensor.defined(), " is the gradient of a tensor that is not trained");
+    const auto gradient = incoming_.view(place);
+    check_equal_shape(gradient, tensor, place);
+    check_finite(gradient, place);
+    add((tensor * gradient.clone().to(tensor.device())).sum());
+  }
+  void add(const lora::AdapterState& parameters, const JsonView& group) {
+    for (const auto& entry : group.members()) {
+      const auto found = parameters.find(entry.key());
+      entry.require(found != parameters.end(), " is no adapted weight of the step");
+      for (size_t i = 0; i < kFactors.size(); ++i) add(found->second.*kFactors[i], entry.at(i));
+    }
+  }
+  void add(const TensorMap& tensors, const JsonView& group) {
+    for (const auto& entry : group.members()) {
+      const auto found = tensors.find(entry.key());
+      entry.require(found != tensors.end(), " is no trained tensor or router of the step");
+      add(found->second, entry);
+    }
+  }
+  at::Tensor sum() const { return sum_; }
+
+ private:
+  Incoming incoming_;
+  at::Tensor sum_;
+};
+
+TensorMap newest_logits(const methods::StepView& step) {
+  TensorMap logits;
+  if (step.micro_batches.empty()) return logits;
+  for (const auto& [layer, stats] : step.micro_batches.back())
+    if (stats.router_logits.defined()) logits[layer] = stats.router_logits;
+  return logits;
+}
+
+}  // namespace
+
+void Results::check(const std::string& name, const lora::LoraFactors& factors, const JsonView& entry) const {
+  const auto found = sites_.find(name);
+  entry.require(found != sites_.end(), " is no adapted weight of the model");
+  const auto& site = found->second;
+  const int64_t rank = factors.a.defined() || factors.b.defined() || factors.core.defined() ? factors.rank() : 0;
+  check_factor(factors.a, "a", with_experts(site.experts, {rank, site.in}), entry);
+  check_factor(factors.b, "b", with_experts(site.experts, {site.out, rank}), entry);
+  check_factor(factors.core, "core", with_experts(site.experts, {rank, rank}), entry);
+  entry.require(std::isfinite(factors.scaling), " has a scaling that is not finite");
+}
+
+lora::AdapterState Results::adapters(const JsonView& group) const {
+  Incoming incoming(segments_);
+  auto adapters = incoming.adapters(group);
+  for (const auto& entry : group.members()) check(entry.key(), adapters.at(entry.key()), entry);
+  return adapters;
+}
+
+TensorMap Results::tensors(const JsonView& group) const {
+  Incoming incoming(segments_);
+  auto tensors = incoming.tensors(group);
+  for (const auto& entry : group.members()) {
+    entry.require(tensors.at(entry.key()).defined(), " is None, expected an array");
+    check_finite(tensors.at(entry.key()), entry);
+  }
+  return tensors;
+}
+
+at::Tensor Results::tensor(const JsonView& place) const {
+  auto tensor = Incoming(segments_).copy(place);
+  check_finite(tensor, place);
+  return tensor;
+}
+
+lora::Payload Results::payload(const JsonView& value) const {
+  lora::Payload payload;
+  if (const auto of = value.find("of")) payload = *objects_.at<SharedPayload>(*of);
+  const auto groups = value.at("groups");
+  if (const auto group = groups.find("adapters")) payload.adapters = adapters(*group);
+  if (const auto group = groups.find("extras")) payload.extras = tensors(*group);
+  if (const auto group = groups.find("base_delta")) payload.base_delta = adapters(*group);
+  return payload;
+}
+
+methods::ServerState Results::state(const JsonView& value) const {
+  methods::ServerState state;
+  if (const auto of = value.find("of")) state = *objects_.at<SharedState>(*of);
+  const auto groups = value.at("groups");
+  if (const auto group = groups.find("adapters")) state.global.adapters = adapters(*group);
+  if (const auto group = groups.find("extras")) state.global.extras = tensors(*group);
+  if (const auto group = groups.find("base_delta")) state.global.base_delta = adapters(*group);
+  if (const auto group = groups.find("memory")) state.memory = tensors(*group);
+  if (const auto group = groups.find("fixed")) state.common.fixed = adapters(*group);
+  return state;
+}
+
+methods::LocalSetup Results::setup(const JsonView& value) const {
+  methods::LocalSetup setup = *objects_.at<SharedSetup>(value.at("of"));
+  setup.trainable = value_named(kTrainables, value.at("trainable"));
+  setup.router.top_k = value.at("top_k").integer(0);
+  setup.router.num_candidates = value.at("num_candidates").integer(0);
+  setup.router.mode = value_named(kModulations, value.at("mode"));
+  setup.router.gate_norm = gate_norm_in(value.at("gate_norm"));
+  const auto groups = value.at("groups");
+  if (const auto group = groups.find("adapters")) setup.adapters = adapters(*group);
+  if (const auto group = groups.find("notes")) setup.notes = tensors(*group);
+  Incoming shared(segments_);  // phi that is trained is the same tensor in both groups
+  for (const auto& [name, tensors] : {std::pair{"extra_trainables", &setup.extra_trainables},
+                                      {"modulation", &setup.router.modulation}})
+    if (const auto group = groups.find(name)) {
+      this->tensors(*group);  // checked
+      *tensors = shared.tensors(*group);
+    }
+  return setup;
+}
+
+methods::RoundView Results::round(const JsonView& value) const {
+  methods::RoundView round{.round = value.at("round").integer()};
+  for (const auto& client : value.at("participants").items())
+    round.participants.push_back(record::read<methods::ClientProfile>(client));
+  for (const auto& weight : value.at("weights").items()) round.weights.push_back(weight.number());
+  return round;
+}
+
+at::Tensor Results::loss(const JsonView& value, const methods::StepView& step) const {
+  if (value.json().is_null()) return {};
+  Terms terms(segments_);
+  for (const auto& term : value.at("terms").items()) terms.add(objects_.at<at::Tensor>(term));
+  const auto groups = value.at("groups");
+  terms.add(trained_factors(step, false), groups.at("of_adapters"));
+  terms.add(trained_extras(step, false), groups.at("of_extras"));
+  terms.add(newest_logits(step), groups.at("of_logits"));
+  return terms.sum();
+}
+
+void Results::write_back(const JsonView& value, const methods::StepView& step) const {
+  const Incoming incoming(segments_);
+  for_each_loaded(value.at("groups"), step, [&](const at::Tensor& own, const JsonView& place) {
+    const auto sent = incoming.view(place);
+    check_equal_shape(sent, own, place);
+    if (lora::is_finite(own.detach().cpu())) check_finite(sent, place);
+    own.detach().copy_(sent);
+  });
+}
+
+void Results::refresh(const JsonView& value, const methods::StepView& step) const {
+  const Incoming incoming(segments_);
+  for_each_loaded(value.at("groups"), step,
+                  [&](const at::Tensor& own, const JsonView& place) { incoming.view(place).copy_(own.detach()); });
+}
+
+void Results::take_memory(const JsonView& view_value, const methods::ClientView& view) const {
+  if (const auto memory = view_value.find("memory")) view.memory = tensors(*memory);
+}
+
+lora::Sites sites_of(const methods::ServerState& state) {
+  lora::Sites sites;
+  for (const auto* adapters : {&state.common.fixed, &state.global.adapters})
+    for (const auto& [name, factors] : *adapters) {
+      auto& site = sites[name];
+      const auto* known = factors.a.defined() ? &factors.a : factors.b.defined() ? &factors.b : &factors.core;
+      if (known->defined() && known->dim() == 3) site.experts = known->size(0);
+      if (factors.a.defined()) site.in = factors.a.size(-1);
+      if (factors.b.defined()) site.out = factors.b.size(-2);
+    }
+  return sites;
+}
+
+}  // namespace evenkeel::host

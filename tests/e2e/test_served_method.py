@@ -1,0 +1,42 @@
+"""A federation with a method in Python: the server and each node name its file, and the run has the bits of a local one."""
+
+import sys
+
+import pytest
+
+from test_federation import Processes, free_port, keygen, node_arguments, run_settings, same_run, wait_for
+from tiny import ROOT, started, tiny_model  # noqa: F401
+
+METHOD = f"{ROOT / 'tests/python/methods/ub_smoe.py'}:UbSmoe"
+FEW = {"clients__count": 2, "clients__budgets": "[0.25, 1.0]"}
+
+
+@pytest.fixture(autouse=True)
+def python(monkeypatch):
+    monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
+
+
+def test_a_served_run_has_the_bits_of_a_local_one(tiny_model, tmp_path):  # noqa: F811
+    done = started("train", "configs/tiny/train.toml", *run_settings(tiny_model, "py-ub-smoe", **FEW), "--method", METHOD,
+                   "--out", tmp_path / "local", "--quiet")
+    assert done.returncode == 0, done.stderr
+    keys, address, log = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
+    with Processes() as processes:
+        server = processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "py-ub-smoe", **FEW), "--method", METHOD,
+                                 "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=log)
+        for key in keys:
+            processes.start(*node_arguments(key, tiny_model, address, "--method", METHOD), log=tmp_path / f"{key.stem}.log")
+        assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
+    same_run(tmp_path / "local", tmp_path / "run")
+    assert "how many tokens chose each expert" in (tmp_path / "site-0.log").read_text()
+
+
+def test_a_node_without_the_methods_file_does_not_join(tiny_model, tmp_path):  # noqa: F811
+    (key, _), address, log = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}", tmp_path / "node.log"
+    with Processes() as processes:
+        processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "py-ub-smoe", **FEW), "--method", METHOD,
+                        "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure",
+                        log=tmp_path / "serve.log")
+        node = processes.start(*node_arguments(key, tiny_model, address), log=log)
+        assert wait_for(node, log) == 1
+    assert "method.name is \"py-ub-smoe\"" in log.read_text() and "--method FILE.py:CLASS" in log.read_text()

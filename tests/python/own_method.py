@@ -1,0 +1,47 @@
+"""Helpers of the tests of methods in Python: a config of a second, and runs of it."""
+
+import json
+import pathlib
+import sys
+
+from safetensors.numpy import load_file
+
+from tiny import started
+
+METHODS = pathlib.Path(__file__).resolve().parent / "methods"
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "docs/examples/method"
+CONFIG = """
+name = "own"
+threads = 1
+model = { path = "builtin:tiny-olmoe", compute_dtype = "float32" }
+lora = { rank = 3, alpha = 6 }
+data = { task = "builtin", limit = 40 }
+clients = { count = 4, budgets = [0.125, 0.25, 0.5, 1.0] }
+method = { name = "fedit" }
+train = { rounds = 3, local_epochs = 0.5, batch_size = 2, accumulation = 2, optimizer = { lr = 5e-3 } }
+evaluate = { tasks = ["builtin:routines"], budgets = [1.0], limit = 2, max_new_tokens = 4, as_exported = false }
+"""
+ENVIRONMENT = {"EVENKEEL_PYTHON": sys.executable}
+
+
+def train(config, out, *words, method=None, **options):
+    chosen = ["--method", method] if method else []
+    return started("train", config, "--out", out, "--quiet", *chosen, *words, **options)
+
+
+def succeeded(*arguments, **options):
+    done = train(*arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def adapter(out):
+    return (out / "adapter/adapter_model.safetensors").read_bytes()
+
+
+def tensors(out):
+    return load_file(out / "adapter/adapter_model.safetensors")
+
+
+def records(out):
+    return [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]

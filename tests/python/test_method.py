@@ -1,0 +1,149 @@
+"""Tests methods in Python: hooks of the server, options, errors, and what a run folder holds of them."""
+
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from own_method import CONFIG, METHODS, adapter, records, succeeded, train
+from tiny import PROGRAM, one_line, started
+
+MOMENTUM = METHODS / "momentum.py"
+
+
+@pytest.fixture(autouse=True)
+def python(monkeypatch):
+    monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    file = tmp_path_factory.mktemp("config") / "own.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+@pytest.fixture(scope="module")
+def fedit(config, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fedit") / "run"
+    succeeded(config, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def momentum(config, tmp_path_factory):
+    out = tmp_path_factory.mktemp("momentum") / "run"
+    os.environ["EVENKEEL_PYTHON"] = sys.executable
+    succeeded(config, out, method=f"{MOMENTUM}:ServerMomentum")
+    return out
+
+
+def test_without_momentum_the_adapter_has_the_bits_of_fedit(config, fedit, momentum, tmp_path):
+    succeeded(config, tmp_path / "run", "--set", "method.server-momentum.momentum=0", method=f"{MOMENTUM}:ServerMomentum")
+    assert adapter(tmp_path / "run") == adapter(fedit) != adapter(momentum)
+    assert [record["diagnostics"]["velocity_norm"] > 0 for record in records(momentum)] == [True] * 3
+
+
+def test_the_run_folder_holds_the_source_and_the_options(momentum):
+    manifest = json.loads((momentum / "manifest.json").read_text())
+    own = manifest["method"]
+    assert (own["name"], own["file"], own["class"]) == ("server-momentum", str(MOMENTUM), "ServerMomentum")
+    assert own["sha256"] == hashlib.sha256(MOMENTUM.read_bytes()).hexdigest() and own["hooks"] == ["aggregate", "diagnostics"]
+    assert "[method.server-momentum]\nmomentum = 0.9" in (momentum / "config.toml").read_text()
+    assert started("report", momentum).returncode == 0  # without the class
+
+
+def test_a_stopped_run_resumes_to_the_same_bits(config, momentum, tmp_path):
+    method = f"{MOMENTUM}:ServerMomentum"
+    succeeded(config, tmp_path / "run", "--set", "train.rounds=2", method=method)
+    one_line(train(config, tmp_path / "run", "--resume", "--set", "train.rounds=3"), "server-momentum", "--method", MOMENTUM)
+    succeeded(config, tmp_path / "run", "--resume", "--set", "train.rounds=3", method=method)
+    assert adapter(tmp_path / "run") == adapter(momentum)
+
+
+def test_a_changed_source_is_refused_unless_told(config, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text(MOMENTUM.read_text())
+    succeeded(config, tmp_path / "run", "--set", "train.rounds=1", method=f"{own}:ServerMomentum")
+    own.write_text(MOMENTUM.read_text() + "# another line\n")
+    more = ["--resume", "--set", "train.rounds=2"]
+    one_line(train(config, tmp_path / "run", *more, method=f"{own}:ServerMomentum"), "own.py", "sha256", "--changed-method")
+    assert len(records(tmp_path / "run")) == 1
+    succeeded(config, tmp_path / "run", *more, "--changed-method", method=f"{own}:ServerMomentum")
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["method"]["sha256"] == hashlib.sha256(own.read_bytes()).hexdigest() == manifest["changes"][-1]["method"]["sha256"]
+
+
+@pytest.mark.parametrize("name, words", [
+    ("Raises", ["method raises: hook aggregate of round 2", "KeyError: 'missing'", "momentum.py, line", "in aggregate"]),
+    ("Killed", ["method killed: hook aggregate of round 2", "was killed by signal 9"]),
+    ("Hangs", ["method hangs: hook aggregate of round 2", "within 1 s", "seconds"]),
+    ("WrongShape", ["down_proj.b has shape [64, 128, 3], expected [64, 128, 2]"]),
+    ("WrongType", [".b is Double, expected float32"]),
+    ("WrongName", ["model.layers.9.nothing", "is no adapted weight"]),
+    ("NotFinite", ["not finite"]),
+    ("MemoryNotFinite", ["value", "not finite"]),
+    ("Returns", ["returned NoneType, expected ServerState"]),
+])
+def test_a_hook_that_fails_is_one_line_and_the_last_commit_stays(config, tmp_path, name, words):
+    done = train(config, tmp_path / "run", "--set", "evaluate.every=0", method=f"{MOMENTUM}:{name}")
+    one_line(done, *words)
+    assert ("Traceback" in done.stderr) == (name in ("Raises", "Returns"))
+    assert len(records(tmp_path / "run")) == 1
+    assert started("status", tmp_path / "run").returncode == 0
+
+
+@pytest.mark.parametrize("method, words", [
+    ("nowhere.py:X", ["nowhere.py", "is no file"]),
+    ("momentum.py", ["allowed: FILE.py:CLASS"]),
+    (f"{MOMENTUM}:Nothing", ["has no class Nothing", "ServerMomentum"]),
+    (f"{MOMENTUM}:numpy", ["is no class of a method"]),
+])
+def test_a_class_that_is_not_there_is_refused(config, tmp_path, method, words):
+    one_line(train(config, tmp_path / "run", method=method), *words)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("setting, words", [
+    ("momentum=1.5", ["momentum is 1.5, allowed: 0 .. 1"]),
+    ("momentum=\"much\"", ["method.server-momentum.momentum", "number"]),
+    ("decay=0.5", ["method.server-momentum.decay", "known", "momentum"]),
+])
+def test_options_are_checked_before_anything_runs(config, tmp_path, setting, words):
+    one_line(train(config, tmp_path / "run", "--set", f"method.server-momentum.{setting}", method=f"{MOMENTUM}:ServerMomentum"), *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_single_uploads_need_a_word_of_the_class(config, tmp_path):
+    one_line(train(config, tmp_path / "run", method=f"{MOMENTUM}:OneByOne"), "needs_individuals = True")
+
+
+def test_a_file_with_an_error_names_its_line(config, tmp_path):
+    (tmp_path / "wrong.py").write_text("import evenkeel_moe as ek\nclass Wrong(ek.Method:\n    pass\n")
+    one_line(train(config, tmp_path / "run", method=f"{tmp_path / 'wrong.py'}:Wrong"), "SyntaxError", "wrong.py, line 2")
+
+
+def test_an_interrupted_run_stops_and_its_host_with_it(config, tmp_path):
+    own = tmp_path / "slow.py"
+    own.write_text(f"import os, pathlib, time\nimport evenkeel_moe as ek\nclass Slow(ek.Method):\n    def aggregate(self, *arguments):\n"
+                   f"        pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n        time.sleep(100)\n")
+    process = subprocess.Popen([PROGRAM, "train", config, "--out", tmp_path / "run", "--quiet", "--method", f"{own}:Slow"],
+                               stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "stopped in hook aggregate of round 1" in said and "--method" in said
+    host = int((tmp_path / "pid").read_text())
+    for _ in range(200):
+        if not pathlib.Path(f"/proc/{host}").exists():
+            break
+        time.sleep(0.02)
+    assert not pathlib.Path(f"/proc/{host}").exists()

@@ -1,0 +1,308 @@
+"""Tests methods that are classes of the process that trains with them, their client hooks, and what checks them."""
+
+import pathlib
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import evenkeel_moe as ek
+from own_method import CONFIG, EXAMPLES, METHODS, adapter, records, tensors
+from tiny import started
+
+sys.path[:0] = [str(METHODS), str(EXAMPLES)]
+from fedprox import FedProx  # noqa: E402
+from momentum import ServerMomentum  # noqa: E402
+from scaffold import Scaffold  # noqa: E402
+from server_adam import ServerAdam  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    file = tmp_path_factory.mktemp("config") / "own.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+@pytest.fixture(scope="module")
+def fedit(config, tmp_path_factory):
+    return ek.train(config, out=tmp_path_factory.mktemp("fedit") / "run").path
+
+
+def factors(run, name):
+    """The factors [*, r, in] and [*, out, r] of an adapter, joined by experts."""
+    return {key: tensor for key, tensor in tensors(run).items() if name in key}
+
+
+# --- classes of this process ---
+
+def test_a_class_and_its_file_train_the_same_adapter(config, tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
+    own = ek.train(config, method=ServerMomentum(momentum=0.5), out=tmp_path / "class")
+    file = ek.train(config, method=f"{METHODS / 'momentum.py'}:ServerMomentum", set={"method.server-momentum.momentum": 0.5},
+                    out=tmp_path / "file")
+    assert adapter(own.path) == adapter(file.path)
+    assert own.config["method"]["server-momentum"] == {"momentum": 0.5}
+    assert own.manifest["method"]["sha256"] == file.manifest["method"]["sha256"]
+
+
+def test_what_a_hook_raises_is_the_cause(config, tmp_path):
+    class Wrong(ek.Method):
+        def aggregate(self, server, state, round, uploads):
+            raise LookupError("nothing there")
+
+    with pytest.raises(ek.EvenkeelError, match="LookupError: nothing there") as raised:
+        ek.train(config, method=Wrong, out=tmp_path / "run")
+    assert raised.value.exit_code == 1 and isinstance(raised.value.__cause__, LookupError)
+
+
+def test_options_are_those_of_the_class():
+    with pytest.raises(TypeError, match="no option decay; it has momentum"):
+        ServerMomentum(decay=1)
+    with pytest.raises(TypeError, match="momentum is 'much', expected float"):
+        ServerMomentum(momentum="much")
+    with pytest.raises(ValueError, match="momentum is 2"):
+        ServerMomentum(momentum=2)
+    with pytest.raises(TypeError, match="method is 3, allowed: a class of ek.Method"):
+        ek.train({}, method=3)
+    assert ServerMomentum(momentum=1).options == {"momentum": 1.0}
+
+
+def test_a_study_compares_a_class_with_fedit(config, tmp_path):
+    (tmp_path / "study.toml").write_text(
+        f'[study]\nbase = "{config}"\nseeds = [1, 2]\nreference = "fedit"\nendpoint = "accuracy"\nset = ["train.rounds=1"]\n'
+        '[[study.arm]]\nname = "fedit"\nset = ["method.name=fedit"]\n'
+        '[[study.arm]]\nname = "momentum"\nset = ["method.name=server-momentum", "method.server-momentum.momentum=0.5"]\n')
+    study = ek.Study(tmp_path / "study.toml", out=tmp_path / "study", methods=[ServerMomentum]).run(jobs=2)
+    assert len(study.runs("momentum")) == 2 and study.runs("momentum")[0].config["method"]["server-momentum"] == {"momentum": 0.5}
+    difference = ek.Study.open(tmp_path / "study").differences_list()[0]
+    assert difference["arm"] == "momentum" and difference["low"] <= difference["difference"] <= difference["high"]
+
+
+# --- evaluation ---
+
+class Louder(ek.Method):
+    """Clients and evaluations use adapters of twice the scale."""
+
+    def prepare(self, download, view):
+        setup = super().prepare(download, view)
+        for one in setup.adapters.values():
+            one.scaling *= 2
+        return setup
+
+
+def test_an_evaluation_prepares_by_the_class(config, tmp_path):
+    run = ek.train(config, method=Louder, out=tmp_path / "run")
+    with pytest.raises(ek.EvenkeelError, match="overrides prepare in Python, and a run folder starts no code: name its file by --method"):
+        ek.evaluate(run=run)
+    scores = ek.evaluate(run=run, method=Louder)
+    assert scores[0]["log_likelihood"] == run.evaluations_list()[-1]["log_likelihood"]
+    with pytest.raises(ek.EvenkeelError, match="--method is .* goes with --run"):
+        ek.evaluate(model="builtin:tiny-olmoe", tasks="builtin", method=Louder)
+
+
+# --- client hooks ---
+
+class Clipped(ek.Method):
+    """Every hook of a client, each with an effect that can be seen."""
+
+    limit: float = 0.0
+
+    def edit_gradients(self, step):
+        assert set(step.gradients) == set(step.view.sites) and len(step.routing) == 2
+        assert all(routing.counts.sum() == routing.tokens * step.view.client.top_k for routing in step.routing[0].values())
+        for gradients in step.gradients.values():
+            for _, gradient in gradients.items():
+                gradient.clip(-self.limit, self.limit, out=gradient)
+        step.view.memory["steps"] = step.view.memory.get("steps", np.zeros(1, "i8")) + 1
+        step.add_metric("numbers", step.number)
+
+    def edit_parameters(self, step):
+        first = next(iter(step.parameters.values()))
+        first.b[:] = 3
+
+    def upload(self, download, setup, counts, view):
+        payload = super().upload(download, setup, counts, view)
+        payload.extras["model.steps"] = view.memory.get("steps", np.zeros(1, "i8")).astype("f4")
+        return payload
+
+    def aggregate(self, server, state, round, uploads):
+        new = super().aggregate(server, state, round, uploads)
+        new.memory["steps"] = uploads.mean_extra("model.steps", [1.0] * len(uploads))
+        return new
+
+    def diagnostics(self, state):
+        return state.memory
+
+
+def test_edits_in_place_reach_the_optimiser_and_memory_lasts(config, tmp_path):
+    """Without gradients AdamW moves A by its decay alone, and B stays zero but for what edit_parameters writes."""
+    run = ek.train(config, method=Clipped, set={"train.optimizer.weight_decay": 0.0}, out=tmp_path / "run")
+    after = factors(run.path, "lora_B")
+    values = sorted({float(value) for tensor in after.values() for value in np.unique(tensor)})
+    assert values == [0.0, 3.0]
+    steps = [sum(client["steps"] for client in record["clients"]) for record in run.rounds_list()]
+    assert [record["diagnostics"]["steps"] for record in run.rounds_list()] == [[float(sum(steps[:n + 1]))] for n in range(3)]
+
+
+class Penalised(ek.Method):
+    """An L2 norm of the factors, by numpy."""
+
+    weight: float = 0.1
+
+    def penalty(self, step):
+        gradients = {site: ek.Factors(2 * self.weight * f.a, 2 * self.weight * f.b) for site, f in step.parameters.items()}
+        return ek.Loss(self.weight * sum((f.a**2).sum() + (f.b**2).sum() for f in step.parameters.values()), gradients)
+
+
+class PenalisedByTorch(Penalised):
+    library = "torch"
+
+    def penalty(self, step):
+        return self.weight * sum((f.a**2).sum() + (f.b**2).sum() for f in step.parameters.values())
+
+
+class PenalisedByGradients(Penalised):
+    def penalty(self, step):
+        return super(Penalised, self).penalty(step)
+
+    def edit_gradients(self, step):
+        for site, f in step.parameters.items():
+            step.gradients[site].a += 2 * self.weight * f.a
+            step.gradients[site].b += 2 * self.weight * f.b
+
+
+@pytest.mark.parametrize("other", [PenalisedByTorch, PenalisedByGradients])
+def test_a_penalty_by_gradients_by_torch_and_by_hand_is_the_same(config, fedit, tmp_path, other):
+    pytest.importorskip("torch")
+    one = ek.train(config, method=Penalised, out=tmp_path / "one", set={"train.rounds": 1})
+    two = ek.train(config, method=other, out=tmp_path / "two", set={"train.rounds": 1})
+    assert adapter(one.path) == adapter(two.path) != adapter(fedit)
+
+
+class Balanced(ek.Method):
+    """A loss of the router logits: the z-loss, by torch."""
+
+    library, weight = "torch", 0.5
+
+    def extra_loss(self, step):
+        return self.weight * sum((routing.logits.logsumexp(-1)**2).mean() for routing in step.routing[-1].values())
+
+
+class BalancedByHand(ek.Method):
+    weight = 0.5
+
+    def extra_loss(self, step):
+        value, gradients = 0.0, {}
+        for layer, routing in step.routing[-1].items():
+            sums = np.log(np.exp(routing.logits).sum(-1, keepdims=True))
+            value += self.weight * float((sums**2).mean())
+            gradients[layer] = (self.weight * 2 / len(sums) * sums * np.exp(routing.logits - sums)).astype("f4")
+        return ek.Loss(value, logits=gradients)
+
+
+def test_a_loss_of_router_logits_flows_through_the_model(config, tmp_path):
+    pytest.importorskip("torch")
+    plain, torch, hand = (ek.train(config, method=cls, out=tmp_path / name, set={"train.rounds": 1})
+                          for name, cls in (("plain", Penalised(weight=0.0)), ("torch", Balanced), ("hand", BalancedByHand)))
+    far, near = (sum(float(np.abs(tensors(run.path)[key] - tensor).sum()) for key, tensor in tensors(torch.path).items()) for run in (plain, hand))
+    assert near < 0.02 * far and far > 0.1
+
+
+class Drawn(ek.Method):
+    def edit_gradients(self, step):
+        draws = step.view.random.standard_normal(3)
+        step.add_metric("first", draws[0])
+
+    def aggregate(self, server, state, round, uploads):
+        new = super().aggregate(server, state, round, uploads)
+        new.memory["draw"] = server.random.standard_normal(2)
+        return new
+
+    def diagnostics(self, state):
+        return state.memory
+
+
+def test_draws_are_seeded_by_run_round_client_and_step(config, tmp_path):
+    one, two, other = (ek.train(config, method=Drawn, out=tmp_path / str(n), set={"seed": seed, "clients.parallel": parallel})
+                       for n, (seed, parallel) in enumerate([(1, 1), (1, 2), (2, 1)]))
+    drawn = [[(record["diagnostics"]["draw"], [client["metrics"]["first"] for client in record["clients"]]) for record in run.rounds_list()]
+             for run in (one, two, other)]
+    assert drawn[0] == drawn[1] != drawn[2] and len({str(draws) for draws in drawn[0]}) == 3
+
+
+class Keeps(ek.Method):
+    """Keeps arrays of earlier calls, which no later call may change."""
+
+    kept = []
+
+    def broadcast(self, state, client, round):
+        for array, copy in Keeps.kept:
+            assert (array == copy).all()
+        array = next(iter(state.adapters.values())).a
+        Keeps.kept.append((array, array.copy()))
+        return super().broadcast(state, client, round)
+
+    def aggregate(self, server, state, round, uploads):
+        Keeps.state = getattr(Keeps, "state", state)
+        if state.round == 1:
+            Keeps.state.extras
+        return super().aggregate(server, state, round, uploads)
+
+
+def test_arrays_that_a_class_keeps_do_not_change_and_objects_end_with_the_call(config, tmp_path):
+    with pytest.raises(ek.EvenkeelError, match="an object of an earlier call: a hook keeps no arguments"):
+        ek.train(config, method=Keeps, out=tmp_path / "run")
+    assert len(Keeps.kept) > 6
+
+
+# --- the examples of the tutorial ---
+
+def test_fedprox_without_weight_is_fedit_and_with_it_clients_move_less(config, tmp_path):
+    long = {"train.optimizer.name": "sgd", "train.optimizer.lr": 0.5, "train.local_epochs": 4.0, "train.rounds": 1}
+    none, much = (ek.train(config, method=FedProx(mu=mu), out=tmp_path / str(mu), set=long) for mu in (0.0, 1.9))
+    assert adapter(none.path) == adapter(ek.train(config, out=tmp_path / "plain", set=long).path)
+    moved = [sum(float((tensor**2).sum()) for tensor in factors(run.path, "lora_B").values()) for run in (none, much)]
+    assert moved[1] < 0.7 * moved[0]
+
+
+def test_server_adam_takes_the_step_of_its_equation(config, tmp_path):
+    one = ek.train(config, method=ServerAdam, set={"train.rounds": 1}, out=tmp_path / "adam")
+    mean = ek.train(config, set={"train.rounds": 1}, out=tmp_path / "mean")
+    for key, d in factors(mean.path, "lora_B").items():  # B begins at zero, so the mean is the move
+        expected = 0.01 * 0.1 * d / (np.sqrt(0.01 * d**2) + 1e-3)
+        assert np.allclose(tensors(one.path)[key], expected, atol=1e-8)
+
+
+def test_scaffold_begins_as_fedit_and_its_controls_sum_up(config, tmp_path):
+    sgd = {"train.optimizer.name": "sgd", "train.optimizer.lr": 0.5}
+    first, plain = (ek.train(config, method=method, set={**sgd, "train.rounds": 1}, out=tmp_path / str(n)) for n, method in
+                    enumerate([Scaffold, FedProx(mu=0.0)]))
+    assert adapter(first.path) == adapter(plain.path)  # the control variates begin at zero
+    run = ek.train(config, method=Scaffold, set={**sgd, "train.rounds": 2}, out=tmp_path / "two")
+    assert adapter(run.path) != adapter(ek.train(config, method=FedProx(mu=0.0), set={**sgd, "train.rounds": 2}, out=tmp_path / "fedit").path)
+
+
+@pytest.mark.parametrize("method", [FedProx, ServerAdam, Scaffold])
+def test_the_examples_are_short_and_keep_what_every_method_promises(method):
+    assert len(pathlib.Path(sys.modules[method.__module__].__file__).read_text().splitlines()) <= 45
+    assert "two ranks give the same bits" in ek.check_method(method)
+
+
+class Forgets(ek.Method):
+    """Keeps state where no run folder has it."""
+
+    calls = 0
+
+    def aggregate(self, server, state, round, uploads):
+        Forgets.calls += 1
+        new = super().aggregate(server, state, round, uploads)
+        for one in new.adapters.values():
+            one.b += np.float32(Forgets.calls)
+        return new
+
+
+def test_a_method_with_state_outside_of_the_run_is_found():
+    with pytest.raises(AssertionError, match="any order|same bits"):
+        ek.check_method(Forgets, ranks=False)

@@ -1,0 +1,82 @@
+"""Methods of the program written again in Python give its adapters, and the examples of the tutorial do what their papers say."""
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from own_method import CONFIG, EXAMPLES, METHODS, adapter, records, succeeded, tensors
+
+FILES = {"fedit": ("fedit.py", "Fedit", 30), "ffa-lora": ("ffa_lora.py", "FfaLora", 30), "hetlora": ("hetlora.py", "HetLora", 60),
+         "ub-smoe": ("ub_smoe.py", "UbSmoe", 150)}
+RANKS = ["--set", "clients.ranks=[1,2,3,3]"]
+
+
+@pytest.fixture(autouse=True)
+def python(monkeypatch):
+    monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    file = tmp_path_factory.mktemp("config") / "own.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+def source(name):
+    file, cls, _ = FILES[name]
+    return f"{METHODS / file}:{cls}"
+
+
+def norm(arrays):
+    return sum(float((array.astype("f8") ** 2).sum()) for array in arrays) ** 0.5
+
+
+def words_of(name):
+    return RANKS if name == "hetlora" else []
+
+
+@pytest.fixture(scope="module")
+def runs(config, tmp_path_factory):
+    """Runs of methods by name, of the program and of Python, each made once."""
+    made = {}
+
+    def run(name, own):
+        if (name, own) not in made:
+            out = made[name, own] = tmp_path_factory.mktemp("runs") / "run"
+            succeeded(config, out, *words_of(name), *([] if own else ["--set", f"method.name={name}"]), method=source(name) if own else None)
+        return made[name, own]
+    return run
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_method_written_again_is_short(name):
+    file, _, most = FILES[name]
+    assert sum(bool(line.strip()) for line in (METHODS / file).read_text().splitlines()) <= most
+
+
+@pytest.mark.parametrize("name", ["fedit", "ffa-lora"])
+def test_where_every_operation_is_exact_bits_are_equal(runs, name):
+    assert adapter(runs(name, True)) == adapter(runs(name, False))
+    one, other = records(runs(name, True)), records(runs(name, False))
+    assert [(r["loss"], r["bytes_up"], r["bytes_down"]) for r in one] == [(r["loss"], r["bytes_up"], r["bytes_down"]) for r in other]
+
+
+@pytest.mark.parametrize("name", ["hetlora", "ub-smoe"])
+def test_other_methods_are_equal_up_to_rounding(runs, name):
+    own, known = tensors(runs(name, True)), tensors(runs(name, False))
+    assert own.keys() == known.keys()
+    assert norm(own[key] - known[key] for key in own) <= 1e-6 * norm(known.values())
+    one, other = records(runs(name, True)), records(runs(name, False))
+    assert [(r["bytes_up"], r["bytes_down"]) for r in one] == [(r["bytes_up"], r["bytes_down"]) for r in other]
+    assert one[-1]["diagnostics"].keys() == other[-1]["diagnostics"].keys()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_stop_and_two_ranks_change_no_bit(config, runs, name, tmp_path):
+    first = ["--set", "train.rounds=1", "--ranks", "2"]
+    succeeded(config, tmp_path / "run", *words_of(name), *first, method=source(name))
+    succeeded(config, tmp_path / "run", "--set", "train.rounds=3", "--resume", method=source(name))
+    assert adapter(tmp_path / "run") == adapter(runs(name, True))
