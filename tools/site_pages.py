@@ -40,15 +40,15 @@ NAVIGATION = {
 }
 
 
-def decisions():
-    """The records, by number, with their titles."""
-    pages = sorted((ROOT / "docs/decisions").glob("0*.md"))
-    titles = {path.read_text(encoding="utf-8").splitlines()[0].lstrip("# "): f"decisions/{path.name}" for path in pages}
-    return {"Index": "decisions/README.md", **titles}
+def numbered(folder):
+    """The numbered pages of a folder of docs/, with their titles."""
+    pages = sorted((ROOT / "docs" / folder).glob("0*.md"))
+    return {path.read_text(encoding="utf-8").splitlines()[0].lstrip("# "): f"{folder}/{path.name}" for path in pages}
 
 
 def navigation():
-    return {**NAVIGATION, "Decisions": decisions()}
+    return {**NAVIGATION, "Registered studies": numbered("studies"),
+            "Decisions": {"Index": "decisions/README.md", **numbered("decisions")}}
 
 
 def placed():

@@ -41,8 +41,8 @@ struct CompareOptions {
 };
 
 /// Compares the arms of a study.
-/// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kConfig listing
-/// the tasks or budgets there are if the options name another one; kData if no run is done and evaluated
+/// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kConfig
+/// listing the tasks or budgets if the options name another one; kData if no run is done and evaluated
 Comparison compare(const StudyRuns& study, const CompareOptions& options = {});
 /// Compares with scores that were read before. \param scores  of `study`; with items if there is a bootstrap
 Comparison compare(const StudyRuns& study, const ScoreLookup& scores, const CompareOptions& options);

@@ -1,6 +1,6 @@
-/// \file  Selects what UB-SMoE injects into experts (pg_source): the paper's pseudo-gradient of the expert itself, or one
-/// of three controls, with which a study finds out what makes a pseudo-gradient useful. The injected term of an expert
-/// always has the norm of its own Gt over its tensors, so all sources are scaled and clipped alike.
+/// \file  Selects what UB-SMoE injects into experts (pg_source): the paper's pseudo-gradient of the expert itself, or
+/// one of three controls, with which a study finds out what makes a pseudo-gradient useful. The injected term of an
+/// expert always has the norm of its own Gt over its tensors, so all sources are scaled and clipped alike.
 ///
 ///   own        Gt_i, for idle experts
 ///   placebo    Gt_j |Gt_i| / |Gt_j| with j the next idle expert of the layer: another expert's direction
