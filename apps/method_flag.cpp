@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/plain/error.h"
-#include "host/host.h"
+#include "host/add_method.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -29,7 +29,8 @@ void MethodFlag::add_to(CLI::App& command, const std::string& text) {
 }
 
 void MethodFlag::add_choice_to(CLI::App& command) {
-  add_flag(command, *this, "train with the method of this class in Python (docs/tutorial-new-method.md); of several, with "
+  add_flag(command, *this,
+           "train with the method of this class in Python (docs/tutorial-new-method.md); of several, with "
            "the first");
   command.add_flag("--changed-method", changed, "--resume: go on although the source of the method has changed");
 }

@@ -1,4 +1,4 @@
-/// \file  Defines the flag --method, which names a class of a method in Python (src/host/host.h).
+/// \file  Defines the flag --method, which names a class of a method in Python (src/host/add_method.h).
 #pragma once
 
 #include <CLI/CLI.hpp>

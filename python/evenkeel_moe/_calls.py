@@ -36,6 +36,7 @@ class Call:
 
     def __exit__(self, *_: Any) -> None:
         _threads.call = None
+        self.arguments, self.part = {}, None  # they hold this object: without them, arrays end with the call
 
     # --- asking ---
 

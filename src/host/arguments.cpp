@@ -66,7 +66,11 @@ OrderedJson to_host(Objects& objects, const methods::Uploads& uploads, const met
   if (each)
     for (const auto& update : uploads.each())
       list.push_back({{"of", objects.add(&update)}, {"client", to_host(update.client)}, {"steps", update.steps}});
-  return {{"of", objects.add(&uploads)}, {"size", uploads.size()}, {"weights", round.weights}, {"each", each}, {"list", list}};
+  return {{"of", objects.add(&uploads)},
+          {"size", uploads.size()},
+          {"weights", round.weights},
+          {"each", each},
+          {"list", list}};
 }
 
 OrderedJson to_host(Objects& objects, const nn::RoutingByLayer& counts) {

@@ -136,9 +136,9 @@ at::Tensor Call::gradient_sum(const JsonView& question) const {
   EK_CHECK(server.gradient_sum, kConfig, who_, ": gradient_sum is for initialize() alone");
   const auto& site = question.at("site").string();
   question.at("site").require(server.sites.contains(site), " is no adapted weight of the model");
-  return server.gradient_sum(site, {.rows = question.at("rows").integer(1),
-                                    .from = question.at("pooled").flag() ? methods::SampleFrom::kPooled
-                                                                         : methods::SampleFrom::kClients});
+  return server.gradient_sum(
+      site, {.rows = question.at("rows").integer(1),
+             .from = question.at("pooled").flag() ? methods::SampleFrom::kPooled : methods::SampleFrom::kClients});
 }
 
 }  // namespace evenkeel::host

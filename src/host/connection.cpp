@@ -33,9 +33,7 @@ constexpr int kSocketOfHost = 3;         // descriptor of the child
 constexpr double kGraceOfInterrupt = 5;  // seconds that a hook has after Ctrl-C
 constexpr double kGraceOfEnd = 1;        // seconds that a host has to end by itself
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Returns the folder of the package evenkeel_moe that belongs to the program; empty if there is none beside it.
 std::string package_folder() {
@@ -151,7 +149,8 @@ MethodSource MethodSource::read(const std::string& text) {
   const bool is_whole = colon != text.npos && colon > 0 && colon + 1 < text.size();
   EK_CHECK(is_whole, kConfig, "--method is ", shown(text), ", allowed: FILE.py:CLASS");
   MethodSource source{fs::absolute(text.substr(0, colon)), text.substr(colon + 1)};
-  EK_CHECK(is_file(source.file) || is_method_socket(source.file), kIo, "--method: ", source.file.string(), " is no file");
+  EK_CHECK(is_file(source.file) || is_method_socket(source.file), kIo, "--method: ", source.file.string(),
+           " is no file");
   return source;
 }
 

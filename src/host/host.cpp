@@ -1,9 +1,10 @@
 #include "host/host.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/plain/error.h"
 #include "base/plain/files.h"
-#include "base/plain/text.h"
-#include "host/python_method.h"
 
 namespace evenkeel::host {
 namespace {
@@ -38,10 +39,8 @@ Connection& Host::connection() {
   objects_.clear();
   connection_ = std::make_unique<Connection>(source_);
   const auto who = concat("method ", source_.class_name, " of ", source_.file.string());
-  const OrderedJson hello{{"hello", source_.file.string()},
-                          {"class", source_.class_name},
-                          {"protocol", kProtocol},
-                          {"version", version()}};
+  const OrderedJson hello{
+      {"hello", source_.file.string()}, {"class", source_.class_name}, {"protocol", kProtocol}, {"version", version()}};
   try {
     const Json answer = answered(hello, who, kSecondsToStart);
     auto made = methods::read_description(JsonView(answer, kDescriptionOf, kConfig).at("description"));
@@ -67,16 +66,6 @@ int64_t Host::object(const std::string& options) {
   const Json answer =
       answered({{"make", OrderedJson::parse(options)}}, who, std::max(kSecondsToStart, description_->seconds));
   return objects_[options] = JsonView(answer, who).at("made").integer();
-}
-
-std::string add_method_of(const std::string& source) {
-  const auto host = std::make_shared<Host>(MethodSource::read(source));
-  const auto description = host->describe();
-  methods::add_method(methods::described_entry(
-      description, [host](const auto& of, const methods::DescribedOptions& options) {
-        return std::make_unique<PythonMethod>(of, host, options.json().dump());
-      }));
-  return description->name;
 }
 
 }  // namespace evenkeel::host

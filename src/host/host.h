@@ -48,8 +48,4 @@ class Host {
 /// \param who  the beginning of the error's text
 void throw_if_failed(const JsonView& message, const std::string& who);
 
-/// Makes the class that `--method FILE:CLASS` names a method of the registry. Its host is started.
-/// \return the name of the method \throws kConfig, kIo as Host::describe(); kConfig when the name is taken
-std::string add_method_of(const std::string& source);
-
 }  // namespace evenkeel::host

@@ -60,8 +60,8 @@ lora::Payload PythonMethod::broadcast(const ServerState& state, const ClientProf
   const auto sites = sites_of(state);
   Call hook = call("broadcast", sites, client_text(client));
   const auto of_base = [&](const JsonView& given) {
-    const auto sent = base().broadcast(hook.results().state(given.at("state")), client,
-                                       hook.results().round(given.at("round")));
+    const auto sent =
+        base().broadcast(hook.results().state(given.at("state")), client, hook.results().round(given.at("round")));
     return to_host(hook.objects(), shared(sent));
   };
   return hook.results().payload(hook.run({{"state", to_host(hook.objects(), SharedState(borrowed(state)))},
@@ -78,7 +78,8 @@ void PythonMethod::check_upload(const lora::Payload& upload, const ClientProfile
     base().check_upload(upload, client);
     return nullptr;
   };
-  hook.run({{"upload", to_host(hook.objects(), SharedPayload(borrowed(upload)))}, {"client", to_host(client)}}, of_base);
+  hook.run({{"upload", to_host(hook.objects(), SharedPayload(borrowed(upload)))}, {"client", to_host(client)}},
+           of_base);
 }
 
 ServerState PythonMethod::aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
@@ -86,9 +87,8 @@ ServerState PythonMethod::aggregate(const ServerView& server, const ServerState&
   if (!overrides("aggregate")) return base().aggregate(server, state, round, uploads);
   Call hook = call("aggregate", server.sites, concat("round ", round.round + 1));
   const auto of_base = [&](const JsonView& given) {
-    return to_host(hook.objects(),
-                   shared(base().aggregate(server, hook.results().state(given.at("state")),
-                                           hook.results().round(given.at("round")), uploads)));
+    return to_host(hook.objects(), shared(base().aggregate(server, hook.results().state(given.at("state")),
+                                                           hook.results().round(given.at("round")), uploads)));
   };
   return hook.results().state(
       hook.run({{"server", to_host(hook.objects(), server, round.round)},
@@ -195,9 +195,8 @@ lora::Payload PythonMethod::upload(const lora::Payload& download, const LocalSet
   Call hook = call("upload", view.sites, client_text(view.client));
   const auto of_base = [&](const JsonView& given) {
     hook.results().take_memory(given.at("view"), view);
-    return to_host(hook.objects(),
-                   shared(base().upload(hook.results().payload(given.at("download")),
-                                        hook.results().setup(given.at("setup")), counts, view)));
+    return to_host(hook.objects(), shared(base().upload(hook.results().payload(given.at("download")),
+                                                        hook.results().setup(given.at("setup")), counts, view)));
   };
   const auto result = hook.run({{"download", to_host(hook.objects(), SharedPayload(borrowed(download)))},
                                 {"setup", to_host(hook.objects(), SharedSetup(borrowed(setup)))},

@@ -25,8 +25,7 @@ void check_finite(const at::Tensor& tensor, const JsonView& place) {
 }
 
 /// Checks the shape and the numbers of a factor. \param shape  entries of 0 are not checked
-void check_factor(const at::Tensor& factor, const char* name, const std::vector<int64_t>& shape,
-                  const JsonView& site) {
+void check_factor(const at::Tensor& factor, const char* name, const std::vector<int64_t>& shape, const JsonView& site) {
   if (!factor.defined()) return;
   site.require(factor.scalar_type() == at::kFloat, ".", name, " is ", at::toString(factor.scalar_type()),
                ", expected float32: array.astype(numpy.float32)");
@@ -199,8 +198,8 @@ methods::LocalSetup Results::setup(const JsonView& value) const {
   if (const auto group = groups.find("adapters")) setup.adapters = adapters(*group);
   if (const auto group = groups.find("notes")) setup.notes = tensors(*group);
   Incoming shared(segments_);  // phi that is trained is the same tensor in both groups
-  for (const auto& [name, tensors] : {std::pair{"extra_trainables", &setup.extra_trainables},
-                                      {"modulation", &setup.router.modulation}})
+  for (const auto& [name, tensors] :
+       {std::pair{"extra_trainables", &setup.extra_trainables}, {"modulation", &setup.router.modulation}})
     if (const auto group = groups.find(name)) {
       this->tensors(*group);  // checked
       *tensors = shared.tensors(*group);

@@ -17,12 +17,9 @@ Json referred(const OrderedJson& group, int64_t segment) {
 
 TEST(Tensors, PassThroughASegmentWithTheirBits) {
   const auto wide = at::arange(6, at::kFloat).reshape({2, 3});
-  const TensorMap sent{{"plain", wide / 7},
-                       {"turned", wide.t()},
-                       {"long", at::arange(5, at::kLong)},
-                       {"flags", wide.gt(2)},
-                       {"none", at::zeros({0, 4})},
-                       {"scalar", at::scalar_tensor(0.1, at::kDouble)}};
+  const TensorMap sent{
+      {"plain", wide / 7},   {"turned", wide.t()},        {"long", at::arange(5, at::kLong)},
+      {"flags", wide.gt(2)}, {"none", at::zeros({0, 4})}, {"scalar", at::scalar_tensor(0.1, at::kDouble)}};
   Outgoing outgoing;
   const auto places = referred(outgoing.add(sent), 5);
   const auto segment = std::make_shared<Segment>(5, outgoing.bytes());

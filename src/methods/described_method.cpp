@@ -6,9 +6,9 @@
 namespace evenkeel::methods {
 namespace {
 
-constexpr std::array<std::string_view, 12> kHooks{
-    "prepare",      "extra_loss", "penalty",   "edit_gradients", "edit_parameters", "upload",
-    "check_upload", "initialize", "broadcast", "aggregate",      "diagnostics",     "pseudo_gradients"};
+constexpr std::array<std::string_view, 12> kHooks{"prepare",         "extra_loss", "penalty",      "edit_gradients",
+                                                  "edit_parameters", "upload",     "check_upload", "initialize",
+                                                  "broadcast",       "aggregate",  "diagnostics",  "pseudo_gradients"};
 
 constexpr std::array kFamilies{config::EnumName{"sparsity", MethodFamily::kSparsity},
                                config::EnumName{"rank", MethodFamily::kRank},
@@ -36,8 +36,8 @@ std::vector<DescribedOption> options_in(const JsonView& view) {
   std::vector<DescribedOption> options;
   for (const auto& item : view.items()) {
     item.at("name").require(is_name(item.at("name").string()), " is no name of a key");
-    options.push_back({item.at("name").string(), item.at("help").string(),
-                       value_of(item.at("type").string(), item.at("default"))});
+    options.push_back(
+        {item.at("name").string(), item.at("help").string(), value_of(item.at("type").string(), item.at("default"))});
   }
   return options;
 }

@@ -1,6 +1,7 @@
 /// \file  Describes a method that is not compiled into the program, such as a class in Python (src/host). The
-/// description is plain data: a run folder holds it in manifest.json, so that programs read the run without the method's
-/// code. Hooks that the method does not override are those of its base method, which is compiled into the program.
+/// description is plain data. A run folder holds it in manifest.json, so that programs read the run without the
+/// method's code. Hooks that the method does not override are those of its base method, which is compiled into the
+/// program.
 #pragma once
 
 #include <memory>
@@ -31,8 +32,7 @@ struct DescribedOptions {
   std::vector<DescribedOption> options{};
 
   void visit(auto& field) {
-    for (auto& option : options)
-      std::visit([&](auto& value) { field(option.name, value, option.help); }, option.value);
+    for (auto& option : options) std::visit([&](auto& value) { field(option.name, value, option.help); }, option.value);
   }
   /// Returns the values as a JSON object, by name.
   OrderedJson json() const;

@@ -70,12 +70,13 @@ TEST(DescribedMethod, OnlyOverriddenHooksNeedTheClass) {
 }
 
 TEST(DescribedMethod, AWrongDescriptionIsRefusedByItsPlace) {
-  for (const auto& [key, value] : std::map<std::string, Json>{{"name", "A B"},
-                                                              {"base", "nothing"},
-                                                              {"hooks", {"train"}},
-                                                              {"family", "large"},
-                                                              {"seconds", "long"},
-                                                              {"options", {{{"name", "x"}, {"type", "complex"}, {"default", 0}, {"help", ""}}}}}) {
+  for (const auto& [key, value] :
+       std::map<std::string, Json>{{"name", "A B"},
+                                   {"base", "nothing"},
+                                   {"hooks", {"train"}},
+                                   {"family", "large"},
+                                   {"seconds", "long"},
+                                   {"options", {{{"name", "x"}, {"type", "complex"}, {"default", 0}, {"help", ""}}}}}) {
     auto json = description("own-wrong");
     json[key] = value;
     EXPECT_THROW(read_description(JsonView(json, "test", kCheckpoint)), Error) << key;

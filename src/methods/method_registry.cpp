@@ -14,7 +14,7 @@ namespace {
 
 std::deque<MethodEntry>& table() {
   static std::deque<MethodEntry> rows{ub_smoe(), a3smoe(),     smoe_llb(), hetlora(), flexlora(), flora(),
-                                       florist(), fedex_lora(), ffa_lora(), fedit(),   fed_sb()};
+                                      florist(), fedex_lora(), ffa_lora(), fedit(),   fed_sb()};
   return rows;
 }
 

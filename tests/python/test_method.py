@@ -67,6 +67,18 @@ def test_a_stopped_run_resumes_to_the_same_bits(config, momentum, tmp_path):
     assert adapter(tmp_path / "run") == adapter(momentum)
 
 
+def test_a_killed_run_resumes_to_the_same_bits(config, momentum, tmp_path):
+    method, out = f"{MOMENTUM}:ServerMomentum", tmp_path / "run"
+    process = subprocess.Popen([PROGRAM, "train", config, "--out", out, "--quiet", "--method", method], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while process.poll() is None and not (out / "rounds.jsonl").exists():
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    succeeded(config, out, "--resume", method=method)
+    assert adapter(out) == adapter(momentum)
+
+
 def test_a_changed_source_is_refused_unless_told(config, tmp_path):
     own = tmp_path / "own.py"
     own.write_text(MOMENTUM.read_text())

@@ -67,7 +67,7 @@ def test_a_method_in_a_notebook_is_compared_with_fedit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (rounds, differences), _, namespace = run_cells(code_of(ROOT / "docs/notebooks/own-method.ipynb"))
-    assert list(rounds["round"]) == [1, 2, 3] and list(differences["arm"]) == ["momentum"]
+    assert list(rounds["round"]) == [1, 2] and list(differences["arm"]) == ["momentum"]
     assert (differences["low"] < differences["difference"]).all() and (differences["difference"] < differences["high"]).all()
     assert len(namespace["study"].runs("momentum")) == 3
 

@@ -56,12 +56,13 @@ class FedItMomentum : public FederatedMethod {
 }  // namespace
 
 MethodEntry fedit_momentum() {
-  return method_entry<FedItMomentum, Config>({.name = "fedit-momentum",
-                                              .title = "FedIT with server momentum",
-                                              .paper = "FedAvgM of Hsu, Qi, Brown 2019, arXiv:1909.06335, on LoRA factors",
-                                              .family = MethodFamily::kHomogeneous,
-                                              .exact = false,
-                                              .needs_experts = false});
+  return method_entry<FedItMomentum, Config>(
+      {.name = "fedit-momentum",
+       .title = "FedIT with server momentum",
+       .paper = "FedAvgM of Hsu, Qi, Brown 2019, arXiv:1909.06335, on LoRA factors",
+       .family = MethodFamily::kHomogeneous,
+       .exact = false,
+       .needs_experts = false});
 }
 
 }  // namespace evenkeel::methods

@@ -31,9 +31,7 @@ TEST(FedItMomentum, RepeatsAShareOfTheLastMove) {
   EXPECT_EQ(server_after({1, 1, 1.5}, "momentum = 0.0"), (std::vector<double>{1, 1, 1.5}));
 }
 
-TEST(FedItMomentum, RefusesAMomentumAboveOne) {
-  EXPECT_THROW(make_method("fedit-momentum", "momentum = 1.5"), Error);
-}
+TEST(FedItMomentum, RefusesAMomentumAboveOne) { EXPECT_THROW(make_method("fedit-momentum", "momentum = 1.5"), Error); }
 
 }  // namespace
 }  // namespace evenkeel::methods

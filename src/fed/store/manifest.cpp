@@ -212,7 +212,8 @@ Json read_manifest(const fs::path& folder) {
   const auto format = JsonView(manifest, file.string(), kCheckpoint).at("format").integer();
   EK_CHECK(format == kFormat, kCheckpoint, file.string(), ": run folders of format ", format,
            " are unknown, allowed: ", kFormat);
-  if (const auto method = JsonView(manifest, file.string(), kCheckpoint).find(kMethod)) methods::know_described(*method);
+  if (const auto method = JsonView(manifest, file.string(), kCheckpoint).find(kMethod))
+    methods::know_described(*method);
   return manifest;
 }
 

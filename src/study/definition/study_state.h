@@ -92,7 +92,7 @@ struct StudyState {
   std::string base{};                 ///< sha256 of base.toml
   std::string moved_base{};           ///< folder that the base model was moved to; empty: it was not
   std::optional<methods::MethodDescriptions> methods{};  ///< of arms with methods in Python
-  std::vector<StudyRun> runs{};       ///< every arm with every seed, once
+  std::vector<StudyRun> runs{};                          ///< every arm with every seed, once
   void visit(auto& field) {
     field("version", version);
     field("name", name);
