@@ -311,6 +311,26 @@ TEST_P(Engines, GiveEveryWeightTheSameGradient) {
   expect_same_weight_gradients(GetParam(), kSingles, 1e-5, aligned_for(GetParam()));
 }
 
+TEST_P(Engines, CountChoicesWithoutLogitsWhereNoLossReadsThem) {
+  const auto model = aten_model(GetParam(), BaseDtype::kFloat32, kAligned);
+  auto adapters = testing::random_adapters(*model, 2, at::kFloat);
+  for (auto& [site, factors] : adapters)
+    for (auto* factor : {&factors.a, &factors.b}) *factor = factor->to(model->device()).requires_grad_(true);
+  const auto batch = data::pack_shared(alike_or_not());
+  for (const bool records : {false, true}) {
+    nn::RoutingByLayer routing;
+    model->loss(batch, {.adapters = &adapters,
+                        .router = {.records_logits = records},
+                        .compute = {.engine = nn::EngineKind::kAten},
+                        .routing = {&routing, 1}});
+    EXPECT_EQ(routing.size(), model->spec().moe_layers.size());
+    for (const auto& [layer, stats] : routing) {
+      EXPECT_EQ(stats.router_logits.defined(), records) << layer;
+      EXPECT_EQ(stats.counts.sum().item<int64_t>(), batch.tokens() * model->spec().top_k) << layer;
+    }
+  }
+}
+
 TEST_P(Engines, PredictAlikeWithoutGradients) {
   const auto ours = aten_model(GetParam(), BaseDtype::kFloat32, kAligned);
   const auto theirs = testing::make_model(GetParam(), BaseDtype::kFloat32, kAligned);
