@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,10 +58,11 @@ struct World : TinyFederation {
   /// Returns the operators of a round of `steps` steps, over the same rows in each.
   int64_t operators_of(const methods::FederatedMethod& method, int64_t steps) {
     const auto& client = clients[1];
-    const auto state = method.initialize(server());
+    if (!begun) begun = method.initialize(server());
+    const auto& state = *begun;
     const auto download = method.broadcast(state, client, round(0, {1}));
     training.local_epochs = static_cast<double>(steps);
-    if (!training.residence)  // of one round
+    if (!training.residence)
       training.residence = std::make_shared<train::Residence>(
           train::make_residence(state.common, on_gpu->device(), StorageCopies::to(on_gpu->device())));
     const int64_t before = operators_so_far();
@@ -71,6 +73,7 @@ struct World : TinyFederation {
   }
 
   std::unique_ptr<models::CausalLm> on_gpu;
+  std::optional<methods::ServerState> begun;  // all clients are of one round
 };
 
 /// The operators of a training step.
