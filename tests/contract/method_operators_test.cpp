@@ -139,7 +139,7 @@ TEST_P(MethodOperators, OfAReplayedStepAreFewAndHardlyGrowWithTheLayers) {
                 eager = step_operators(*method).of(kLayers);
   RecordProperty("replayed", static_cast<int>(two + (kLayers - 2) * (five - two) / 3));
   RecordProperty("eager", static_cast<int>(eager));
-  EXPECT_LE(five - two, 3 * 5) << "per three layers: the gradients of their router logits, and counts";
+  EXPECT_LE(five - two, 3 * 6) << "of three layers: the gradients of their router logits, counts, phi";
   EXPECT_LE(two + (kLayers - 2) * (five - two) / 3, eager / 8) << "of " << eager << " at 16 layers";
 }
 
