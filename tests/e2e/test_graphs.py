@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from test_resume import expect_same_run
+from test_resume import ADAPTER, expect_same_run
 from test_simulated_gpu import on_gpu, pytestmark, run  # noqa: F401
 from tiny import CONFIG, ROOT, lines, one_line, settings
 
@@ -136,6 +136,15 @@ def test_a_run_that_replays_goes_on_without_the_library_only_if_told_so(tiny_mod
     assert len(lines(out / "rounds.jsonl")) == 2
     done = run("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=3", "--device", "cpu")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(tiny_model, tmp_path):
+    """A new process records anew, after a first pass by operators."""
+    on_gpu("train", CONFIG, "--out", tmp_path / "straight", *few(tiny_model))
+    on_gpu("train", CONFIG, "--out", tmp_path / "resumed", *few(tiny_model, train__rounds=1))
+    done = run("train", CONFIG, "--out", tmp_path / "resumed", "--resume", "--set", "train.rounds=2")
+    assert done.returncode == 0 and "[graphs]" not in done.stderr, done.stderr
+    assert (tmp_path / "resumed" / ADAPTER).read_bytes() == (tmp_path / "straight" / ADAPTER).read_bytes()
 
 
 def test_memory_for_recorded_passes_that_is_not_there_is_refused(tiny_model, tmp_path):
