@@ -530,6 +530,13 @@ void add_row_flags(CLI::App& command, EvaluateFlags& flags) {
                    "refuse --data when a row cannot be read; else it is left out, and the exit code is 1");
 }
 
+void add_bert_flags(CLI::App& command, fed::BertScoreSection& flags) {
+  command.add_option("--bert-encoder", flags.encoder,
+                     "BERT or RoBERTa folder: BERTScore of free-text answers (--run: the run's)");
+  command.add_option("--bert-layer", flags.layer, "its layer (default: that of the folder's name)");
+  command.add_option("--bert-baseline", flags.baseline, "tsv file to rescale with");
+}
+
 }  // namespace
 
 void add_evaluate_command(CLI::App& program) {
@@ -564,10 +571,7 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
   command->add_option("--batch-size", flags->batch_size, "prompts run together (default 128)");
-  command->add_option("--bert-encoder", flags->bert_score.encoder,
-                      "BERT or RoBERTa folder: BERTScore of free-text answers (--run: the run's)");
-  command->add_option("--bert-layer", flags->bert_score.layer, "its layer (default: that of the folder's name)");
-  command->add_option("--bert-baseline", flags->bert_score.baseline, "tsv file to rescale with");
+  add_bert_flags(*command, flags->bert_score);
   command->add_option("--journal", flags->journal,
                       "file that keeps what is answered: the same command, killed, goes on from it");
   command->add_option("--predictions", flags->predictions, "JSON lines file for every output, read and ranked answer");

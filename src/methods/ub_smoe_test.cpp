@@ -492,7 +492,7 @@ TEST(UbSmoeDynamics, RhoOvershootsAndHasNoLimitWhereFewClientsAreActive) {
   EXPECT_GT(beside_active_clients(gt, 3), 50);
 }
 
-// Experts that no client uses, beside others that move by 1 per step in every round. No expert moves by more than twice as much.
+// Experts that no client uses, beside others that move by 1 per step in every round. They move by 2 at most.
 TEST(UbSmoeDynamics, RelativeClipBoundsUnusedExperts) {
   const auto ub = method();
   const auto round = round_of({1, 2, 4, 8});

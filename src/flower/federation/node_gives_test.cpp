@@ -334,11 +334,11 @@ TEST_P(SingleRows, AreNotTrainedOn) {
   restart();
   EXPECT_EQ(offered({setting}), "");
 }
-INSTANTIATE_TEST_SUITE_P(
-    Keys, SingleRows,
-    ::testing::Values(Change{"data.limit=1", "an update would be of 1 of this node's rows (data.limit is 1"},
-                      Change{"train={ local_epochs = 0.01, batch_size = 1, accumulation = 1 }",
-                             "train.local_epochs 0.01, batch_size 1"}));
+INSTANTIATE_TEST_SUITE_P(Keys, SingleRows,
+                         ::testing::Values(Change{"data.limit=1",
+                                                  "an update would be of 1 of this node's rows (data.limit is 1"},
+                                           Change{"train={ local_epochs = 0.01, batch_size = 1, accumulation = 1 }",
+                                                  "train.local_epochs 0.01, batch_size 1"}));
 
 TEST_F(NodeGives, AHigherLimitOfTrainedRowsIsTheOwnersToSet) {
   options_.limits.min_train_rows = 4;
