@@ -102,6 +102,7 @@ struct GpuGuard final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device to) const noexcept override { exchangeDevice(to); }
   c10::Stream getStream(c10::Device of) const override { return c10::Stream(c10::Stream::DEFAULT, of); }
   c10::Stream getDefaultStream(c10::Device of) const override { return c10::Stream(c10::Stream::DEFAULT, of); }
+  void* getStreamNativeHandle(const c10::Stream) const override { return nullptr; }
   c10::Stream exchangeStream(c10::Stream stream) const override { return getStream(stream.device()); }
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
   bool queryStream(const c10::Stream&) const override { return true; }

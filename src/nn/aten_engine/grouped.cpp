@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nn/cuda_kernels/routing.h"
 #include "nn/dense/index.h"
 
 namespace evenkeel::nn::aten {
@@ -56,6 +57,8 @@ Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& 
   const int64_t tokens = experts_TK.size(0), top_k = experts_TK.size(1);
   if (!fits(numbers, tokens, top_k, groups))
     return slots_of(experts_TK, groups, SlotNumbers::of(tokens, top_k, groups, experts_TK.device()));
+  if (auto own = cuda::sorted_choices(experts_TK, groups))
+    return {own->order_S, own->token_S, own->place_S, own->ends_E, numbers.begins_T, own->idle_E.view({-1, 1, 1})};
   const auto& experts_E = numbers.experts_E;
   const auto [sorted_S, order_S] = at::sort(experts_TK.to(experts_E.scalar_type()).reshape({-1}), /*stable=*/true,
                                             /*dim=*/0, /*descending=*/false);
