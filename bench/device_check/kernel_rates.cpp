@@ -72,7 +72,8 @@ Outputs swiglu_forward(const at::Tensor& gate_up, const at::Tensor& lora, int64_
   return {at::silu(sum.narrow(1, 0, width)).mul_(sum.narrow(1, width, width))};
 }
 
-Outputs swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dh, const at::Tensor& w_S1, const at::Tensor& order) {
+Outputs swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dh, const at::Tensor& w_S1,
+                        const at::Tensor& order) {
   if (const auto own = nn::cuda::swiglu_backward(gate_up, dh, {}, w_S1, order, true, true))
     return {own->gate_up_SG, own->weights_S, own->hidden_SF};
   const int64_t width = dh.size(1);
@@ -100,11 +101,13 @@ Outputs summed(const at::Tensor& x, const nn::aten::Slots& slots, const at::Tens
 std::vector<Work> work_of(const Sizes& s, c10::Device device) {
   constexpr int64_t kNarrow = 2, kWide = 4;  // bytes
   const int64_t slots = s.slots(), gates = slots * s.width, states = s.tokens * s.hidden, head = s.hidden / s.heads;
-  const auto experts_TK = at::arange(slots, at::device(device).dtype(at::kLong)).mul_(7).remainder(s.experts).view({s.tokens, s.top_k});
+  const auto experts_TK =
+      at::arange(slots, at::device(device).dtype(at::kLong)).mul_(7).remainder(s.experts).view({s.tokens, s.top_k});
   const auto reversed = at::arange(slots - 1, -1, -1, experts_TK.options());
   const auto rotary = [=] {
     const auto angle = at::randn({s.tokens, head / 2}).to(at::kFloat);
-    return nn::RotaryTable{at::cat({angle.cos(), angle.cos()}, 1).to(device), at::cat({angle.sin(), angle.sin()}, 1).to(device)};
+    return nn::RotaryTable{at::cat({angle.cos(), angle.cos()}, 1).to(device),
+                           at::cat({angle.sin(), angle.sin()}, 1).to(device)};
   }();
   std::vector<Work> all;
   all.push_back({"SwiGLU, forward", "swiglu",
@@ -125,8 +128,11 @@ std::vector<Work> work_of(const Sizes& s, c10::Device device) {
   all.push_back({"norm and rotation of heads", "norm",
                  [=](at::ScalarType type) {
                    Inputs in(device, type);
-                   const nn::HeadSteps steps{.norm = in.random({s.hidden}, /*narrow=*/false), .norm_eps = 1e-5, .rotary = rotary};
-                   return [=, x = in.random({s.tokens, s.heads, head})]() -> Outputs { return {nn::aten::apply_steps(x, steps)}; };
+                   const nn::HeadSteps steps{
+                       .norm = in.random({s.hidden}, /*narrow=*/false), .norm_eps = 1e-5, .rotary = rotary};
+                   return [=, x = in.random({s.tokens, s.heads, head})]() -> Outputs {
+                     return {nn::aten::apply_steps(x, steps)};
+                   };
                  },
                  2 * states * kNarrow});
   all.push_back({"residual stream and norm", "norm",
@@ -136,25 +142,29 @@ std::vector<Work> work_of(const Sizes& s, c10::Device device) {
                            weight = in.random({s.hidden}, false)] { return residual(x, added, weight); };
                  },
                  states * (2 * kWide + 2 * kNarrow)});
-  all.push_back({"gather of rows", "rows",
-                 [=](at::ScalarType type) {
-                   Inputs in(device, type);
-                   const auto token = nn::aten::slots_of(experts_TK, s.experts).token_S;
-                   return [=, x = in.random({s.tokens, s.hidden})]() -> Outputs { return {nn::aten::selected_rows(x, token)}; };
-                 },
-                 (slots * s.hidden + states) * kNarrow});
+  all.push_back(
+      {"gather of rows", "rows",
+       [=](at::ScalarType type) {
+         Inputs in(device, type);
+         const auto token = nn::aten::slots_of(experts_TK, s.experts).token_S;
+         return [=, x = in.random({s.tokens, s.hidden})]() -> Outputs { return {nn::aten::selected_rows(x, token)}; };
+       },
+       (slots * s.hidden + states) * kNarrow});
   all.push_back({"weighted sum of rows", "rows",
                  [=](at::ScalarType type) {
                    Inputs in(device, type);
                    const auto placed = nn::aten::slots_of(experts_TK, s.experts);
-                   return [=, x = in.random({slots, s.hidden}), w = in.random({s.tokens, s.top_k})] { return summed(x, placed, w); };
+                   return [=, x = in.random({slots, s.hidden}), w = in.random({s.tokens, s.top_k})] {
+                     return summed(x, placed, w);
+                   };
                  },
                  (slots * s.hidden + states) * kNarrow});
   all.push_back({"selection of experts", "routing",
                  [=](at::ScalarType type) {
                    Inputs in(device, type);
                    return [=, logits = in.random({s.tokens, s.experts}, false)]() -> Outputs {
-                     const auto routing = nn::aten::route(logits, {.top_k = s.top_k}, at::empty({0}, logits.options()), false);
+                     const auto routing =
+                         nn::aten::route(logits, {.top_k = s.top_k}, at::empty({0}, logits.options()), false);
                      return {routing.weights};
                    };
                  },
@@ -189,13 +199,14 @@ double seconds_of(const std::function<Outputs()>& call, c10::Device device, int6
 }
 
 /// The error and the time of one way to compute.
-OrderedJson measured(const Work& work, c10::Device device, const Outputs& exact, nn::cuda::KernelSet kernels, int64_t calls,
-                     const std::string& prefix) {
+OrderedJson measured(const Work& work, c10::Device device, const Outputs& exact, nn::cuda::KernelSet kernels,
+                     int64_t calls, const std::string& prefix) {
   nn::cuda::use_kernels(device, kernels);
   const auto call = work.make(at::kBFloat16);
   const double error = apart(call(), exact), seconds = seconds_of(call, device, calls);
   nn::cuda::use_kernels(device, {});
-  return {{prefix + "error", error}, {prefix + "us", 1e6 * seconds},
+  return {{prefix + "error", error},
+          {prefix + "us", 1e6 * seconds},
           {prefix + "gb_per_s", static_cast<double>(work.bytes) / seconds / 1e9}};
 }
 

@@ -35,7 +35,8 @@ void run_both_ways(const std::string& entry, const Arguments& arguments, int64_t
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto bits = [](const at::Tensor& x) { return x.contiguous().view(at::kByte); };
-    EXPECT_TRUE(at::equal(bits(outputs[i]), bits(backwards[i]))) << entry << ": output " << i << " depends on the order";
+    EXPECT_TRUE(at::equal(bits(outputs[i]), bits(backwards[i])))
+        << entry << ": output " << i << " depends on the order";
   }
 }
 

@@ -23,8 +23,8 @@ struct Fiber {
   ucontext_t context{};
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   State state = State::kDone;
-  unsigned exchanges = 0;    // so far; their parity names the place of a value
-  uint64_t values[2] = {};   // of the present exchange and the one before it, which another lane may still read
+  unsigned exchanges = 0;   // so far; their parity names the place of a value
+  uint64_t values[2] = {};  // of the present exchange and the one before it, which another lane may still read
 };
 
 /// The block that runs.

@@ -56,8 +56,8 @@ inline int min(int a, int b) { return a < b ? a : b; }
 
 }  // namespace evenkeel::nn::cuda
 
-#define EVENKEEL_ENTRY(entry, Arguments, ...)                                        \
-  static const bool entry##_added = evenkeel::emulation::add_kernel(                 \
-      {#entry, sizeof(evenkeel::nn::cuda::Arguments), [](const void* arguments) {    \
-         __VA_ARGS__(*static_cast<const evenkeel::nn::cuda::Arguments*>(arguments)); \
-       }});
+#define EVENKEEL_ENTRY(entry, Arguments, ...)                                                                        \
+  static const bool entry##_added =                                                                                  \
+      evenkeel::emulation::add_kernel({#entry, sizeof(evenkeel::nn::cuda::Arguments), [](const void* arguments) {    \
+                                         __VA_ARGS__(*static_cast<const evenkeel::nn::cuda::Arguments*>(arguments)); \
+                                       }});

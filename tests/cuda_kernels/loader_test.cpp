@@ -19,7 +19,9 @@
 namespace evenkeel::nn::cuda {
 namespace {
 
-constexpr const char* kElf = "\x7f" "ELF";
+constexpr const char* kElf =
+    "\x7f"
+    "ELF";
 
 /// Returns what an error says, or nothing if `f` throws none.
 template <typename F>
@@ -53,7 +55,8 @@ TEST(KernelNames, AreReadAndWritten) {
 
 TEST(KernelNames, AreRefusedWhereTheyAreUnknown) {
   for (const auto* text : {"", "swiglu,", ",", "Swiglu", "rows,rows", "all,rows", "swiglu norm", "none,"})
-    EXPECT_NE(complaint([&] { KernelSet::read(text, "model.cuda_kernels"); }).find("model.cuda_kernels"), std::string::npos)
+    EXPECT_NE(complaint([&] { KernelSet::read(text, "model.cuda_kernels"); }).find("model.cuda_kernels"),
+              std::string::npos)
         << text;
 }
 

@@ -31,7 +31,8 @@ struct HeadCase {
     if (of.norm_width > 0) factors = testing::random_tensor({width}, 3).to(at::kFloat);
     const auto angle = testing::random_tensor({of.tokens, of.head_width / 2}, 4) * 3;
     if (of.rotates)
-      cos = at::cat({angle.cos(), angle.cos()}, 1).to(at::kFloat), sin = at::cat({angle.sin(), angle.sin()}, 1).to(at::kFloat);
+      cos = at::cat({angle.cos(), angle.cos()}, 1).to(at::kFloat),
+      sin = at::cat({angle.sin(), angle.sin()}, 1).to(at::kFloat);
     rows = of.tokens * of.heads * of.head_width / width, row_width = width;
   }
   /// Returns y in float64, for x with values of float64.
@@ -56,11 +57,11 @@ void expect_heads(const Variant& variant, const Heads& heads) {
                 HeadNormForward{c.x.data_ptr(), address<float>(c.factors), y.data_ptr(), address<float>(rms),
                                 address<float>(c.cos), address<float>(c.sin), width, head, c.per_token(), kEps},
                 c.rows, {y, rms});
-  run_both_ways(variant.of("head_norm_backward"),
-                HeadNormBackward{c.dy.data_ptr(), c.x.data_ptr(), address<float>(c.factors), address<float>(rms),
-                                 address<float>(c.cos), address<float>(c.sin), dx.data_ptr(), width, head,
-                                 c.per_token()},
-                c.rows, {dx});
+  run_both_ways(
+      variant.of("head_norm_backward"),
+      HeadNormBackward{c.dy.data_ptr(), c.x.data_ptr(), address<float>(c.factors), address<float>(rms),
+                       address<float>(c.cos), address<float>(c.sin), dx.data_ptr(), width, head, c.per_token()},
+      c.rows, {dx});
   if (heads.tokens == 0) return;
   const auto from = c.x.to(at::kDouble).requires_grad_(true), expected = c.reference(from);
   expected.backward(c.dy.to(at::kDouble));
@@ -99,18 +100,18 @@ void expect_residual(const Variant& variant, int64_t rows, int64_t width, bool a
   const auto sum = adds ? unwritten({rows, width}, at::kFloat) : x, y = unwritten({rows, width}, variant.type),
              rms = unwritten({rows}, at::kFloat), dx = unwritten({rows, width}, at::kFloat),
              dadded = adds ? unwritten({rows, width}, variant.type) : at::Tensor();
-  run_both_ways(variant.of("residual_norm_forward"),
-                ResidualNormForward{address<float>(x), address<void>(added), address<float>(factors),
-                                    address<float>(sum), y.data_ptr(), address<float>(rms), static_cast<int>(width),
-                                    kEps},
-                rows, {sum, y, rms});
+  run_both_ways(
+      variant.of("residual_norm_forward"),
+      ResidualNormForward{address<float>(x), address<void>(added), address<float>(factors), address<float>(sum),
+                          y.data_ptr(), address<float>(rms), static_cast<int>(width), kEps},
+      rows, {sum, y, rms});
   std::vector<at::Tensor> outputs{dx};
   if (adds) outputs.push_back(dadded);
-  run_both_ways(variant.of("residual_norm_backward"),
-                ResidualNormBackward{dy.data_ptr(), address<float>(dsum), address<float>(sum), address<float>(factors),
-                                     address<float>(rms), address<float>(dx), address<void>(dadded),
-                                     static_cast<int>(width)},
-                rows, outputs);
+  run_both_ways(
+      variant.of("residual_norm_backward"),
+      ResidualNormBackward{dy.data_ptr(), address<float>(dsum), address<float>(sum), address<float>(factors),
+                           address<float>(rms), address<float>(dx), address<void>(dadded), static_cast<int>(width)},
+      rows, outputs);
   if (rows == 0) return;
   const auto from = x.to(at::kDouble).requires_grad_(true);
   const auto r = adds ? from + added.to(at::kDouble) : from * 1;

@@ -89,8 +89,10 @@ Outputs experts(const ExpertSizes& s, at::ScalarType type, bool adapted) {
     lora.push_back({leaves[leaves.size() - 2], leaves.back(), {}, 0.3});
   }
   ExpertFactors factors;
-  if (adapted) factors = {{&lora[0], nullptr}, {&lora[1], nullptr}, {&lora[2], nullptr}};
-  else leaves.resize(2);
+  if (adapted)
+    factors = {{&lora[0], nullptr}, {&lora[1], nullptr}, {&lora[2], nullptr}};
+  else
+    leaves.resize(2);
   auto layer = aten::layer_factors(weights, factors);
   aten::pack_layers({&layer, 1}, type);
   const auto chosen = std::get<1>(random_tensor({s.tokens, s.experts}, 3).topk(s.top_k)).to(test_device());
@@ -101,8 +103,18 @@ TEST_F(OnAGpu, ExpertsAreThoseOfOperators) {
   for (const auto* kernels : {"swiglu", "rows", "routing", "all"})
     for (const auto type : {at::kFloat, at::kBFloat16})
       for (const bool adapted : {false, true}) {
-        expect_alike(kernels, [&] { return experts({13, 16, 8, 5, 2, 3}, type, adapted); }, tolerance_of(type));
-        expect_alike(kernels, [&] { return experts({1, 12, 7, 3, 1, 3}, type, adapted); }, tolerance_of(type));
+        expect_alike(
+            kernels,
+            [&] {
+              return experts({13, 16, 8, 5, 2, 3}, type, adapted);
+            },
+            tolerance_of(type));
+        expect_alike(
+            kernels,
+            [&] {
+              return experts({1, 12, 7, 3, 1, 3}, type, adapted);
+            },
+            tolerance_of(type));
       }
 }
 
@@ -179,7 +191,8 @@ TEST_F(OnAGpu, TheResidualStreamIsAddedToAndNormalised) {
 
 TEST_F(OnAGpu, KernelsLeaveFloat64ToOperators) {
   cuda::use_kernels(test_device(), cuda::KernelSet::all());
-  EXPECT_EQ(cuda::device_for(cuda::Kernel::kRows, at::zeros({2, 3}, at::device(test_device()).dtype(at::kDouble))), nullptr);
+  EXPECT_EQ(cuda::device_for(cuda::Kernel::kRows, at::zeros({2, 3}, at::device(test_device()).dtype(at::kDouble))),
+            nullptr);
   EXPECT_NE(cuda::device_for(cuda::Kernel::kRows, at::zeros({2, 3}, at::device(test_device()))), nullptr);
 }
 

@@ -40,12 +40,12 @@ void expect_routing(const RouteSizes& sizes, bool over_all) {
              dweights = random_values({sizes.tokens, sizes.top_k}, 2, at::kFloat),
              dlogits = unwritten(logits.sizes(), at::kFloat);
   const auto out = route(logits, sizes.top_k, over_all);
-  run_both_ways("route_backward",
-                RouteBackward{address<float>(dweights), address<float>(out.weights), address<long long>(out.chosen),
-                              address<float>(out.probabilities), address<float>(dlogits),
-                              static_cast<int>(sizes.tokens), static_cast<int>(sizes.experts),
-                              static_cast<int>(sizes.top_k)},
-                blocks_of(sizes.tokens), {dlogits});
+  run_both_ways(
+      "route_backward",
+      RouteBackward{address<float>(dweights), address<float>(out.weights), address<long long>(out.chosen),
+                    address<float>(out.probabilities), address<float>(dlogits), static_cast<int>(sizes.tokens),
+                    static_cast<int>(sizes.experts), static_cast<int>(sizes.top_k)},
+      blocks_of(sizes.tokens), {dlogits});
   const auto expected = ranked(logits, sizes.top_k);
   EXPECT_TRUE(at::equal(out.chosen, expected));
   if (sizes.tokens == 0) return;
@@ -66,8 +66,8 @@ TEST(RoutingKernel, SelectsWeighsAndGivesTheGradient) {
 
 TEST(RoutingKernel, BreaksTiesByIndexAndTakesNaNFirst) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-  auto logits = at::tensor({1.f, 2.f, 2.f, 1.f, 2.f, -0.f, 0.f, -0.f, 3.f, 0.f, nan, 5.f, -nan, infinity, 1.f, -infinity,
-                            -infinity, -infinity, -infinity, -infinity},
+  auto logits = at::tensor({1.f, 2.f, 2.f,  1.f,      2.f, -0.f,      0.f,       -0.f,      3.f,       0.f,
+                            nan, 5.f, -nan, infinity, 1.f, -infinity, -infinity, -infinity, -infinity, -infinity},
                            at::kFloat)
                     .view({4, 5});
   for (const bool over_all : {false, true}) {
@@ -81,7 +81,8 @@ TEST(RoutingKernel, BreaksTiesByIndexAndTakesNaNFirst) {
 void expect_slots(const RouteSizes& sizes, unsigned threads) {
   const auto [tokens, experts, top_k] = sizes;
   // The last expert is never chosen, but where there is one only.
-  const auto chosen = (testing::random_tensor({tokens, top_k}, 5).abs() * 1000).to(at::kLong) % std::max<int64_t>(experts - 1, 1);
+  const auto chosen =
+      (testing::random_tensor({tokens, top_k}, 5).abs() * 1000).to(at::kLong) % std::max<int64_t>(experts - 1, 1);
   const int64_t choices = tokens * top_k, slices = (choices + kSliceChoices - 1) / kSliceChoices;
   const int count = static_cast<int>(experts), all = static_cast<int>(choices);
   const auto counts = at::full({slices, experts}, -1, at::kInt), ends = at::full({experts}, -1, at::kInt),
@@ -107,7 +108,8 @@ void expect_slots(const RouteSizes& sizes, unsigned threads) {
 }
 
 TEST(RoutingKernel, SortsTheChoicesOfExpertsStably) {
-  for (const RouteSizes& sizes : {RouteSizes{0, 5, 2}, RouteSizes{1, 1, 1}, RouteSizes{7, 5, 2}, RouteSizes{131, 64, 3}, RouteSizes{300, 70, 5}})
+  for (const RouteSizes& sizes :
+       {RouteSizes{0, 5, 2}, RouteSizes{1, 1, 1}, RouteSizes{7, 5, 2}, RouteSizes{131, 64, 3}, RouteSizes{300, 70, 5}})
     for (const unsigned threads : {32u, 64u}) expect_slots(sizes, threads);  // also more experts than threads
 }
 

@@ -11,7 +11,8 @@ void expect_gather(const Variant& variant, int64_t width) {
   for (const int64_t count : {0, 1, 7}) {
     const auto y = unwritten({count, width}, variant.type);
     run_both_ways(variant.of("gather_rows"),
-                  GatherRows{x.data_ptr(), address<long long>(index), y.data_ptr(), static_cast<int>(width)}, count, {y});
+                  GatherRows{x.data_ptr(), address<long long>(index), y.data_ptr(), static_cast<int>(width)}, count,
+                  {y});
     EXPECT_TRUE(at::equal(y, x.index_select(0, index.narrow(0, 0, count))));
   }
 }
@@ -30,8 +31,8 @@ void expect_sum(const Variant& variant, int64_t width, bool weighted, bool two) 
   if (two) terms = terms + second.to(at::kDouble);
   terms = terms.index_select(0, order);
   if (weighted) terms = terms * weights.to(at::kDouble).unsqueeze(1);
-  const auto expected = at::stack({terms.slice(0, 0, 3).sum(0), at::zeros({width}, at::kDouble), terms[3],
-                                   terms.slice(0, 4, 7).sum(0)});
+  const auto expected =
+      at::stack({terms.slice(0, 0, 3).sum(0), at::zeros({width}, at::kDouble), terms[3], terms.slice(0, 4, 7).sum(0)});
   EXPECT_LT(apart_by_norm(y, expected), variant.tolerance());
   EXPECT_EQ(y[1].abs().sum().item<double>(), 0);  // a row of no term
 }
@@ -50,9 +51,9 @@ TEST(RowsKernel, SumsWeightedRowsInTheirOrder) {
 }
 
 TEST(RowsKernel, KeepsWhatIsNotFinite) {
-  const auto x = at::tensor({1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()},
-                            at::kDouble)
-                     .to(at::kBFloat16);
+  const auto x =
+      at::tensor({1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}, at::kDouble)
+          .to(at::kBFloat16);
   const auto order = at::tensor({0, 1, 0, 2}, at::kLong), begins = at::tensor({0, 1, 2}, at::kLong);
   const auto y = at::zeros({3, 1}, at::kBFloat16);
   run_both_ways("sum_rows_bf16",

@@ -1,5 +1,6 @@
-// The CUDA driver of simulated GPUs (tests/gpu): it runs the emulated kernels in their memory. With LD_PRELOAD the program
-// finds it as libcuda.so.1. It needs no cubin of its own, and looks at the first bytes only of the one it is given.
+// The CUDA driver of simulated GPUs (tests/gpu), which runs the emulated kernels in their memory, and a compiler that gives
+// what this driver takes. With LD_PRELOAD the program finds the library as libcuda.so.1; EVENKEEL_NVRTC names its folder, where
+// it is libnvrtc.so.13 too.
 #include <cstring>
 #include <exception>
 #include <iostream>
@@ -84,7 +85,13 @@ int cuCtxSetCurrent(void* context) {
 
 int cuModuleLoadData(void** module, const void* image) {
   *module = const_cast<void*>(image);
-  return std::memcmp(image, "\x7f" "ELF", 4) == 0 && gpu::current_context != nullptr ? gpu::kOk : gpu::kInvalidImage;
+  return std::memcmp(image,
+                     "\x7f"
+                     "ELF",
+                     4) == 0 &&
+                 gpu::current_context != nullptr
+             ? gpu::kOk
+             : gpu::kInvalidImage;
 }
 
 int cuModuleGetFunction(void** function, void*, const char* name) {
@@ -97,6 +104,43 @@ int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned
   if (gpu::current_context == nullptr || blocks == 0 || threads == 0 || threads > 1024) return gpu::kInvalidValue;
   return gpu::run(*static_cast<const evenkeel::emulation::Entry*>(function), blocks, threads, parameters[0]);
 }
+
+int nvrtcVersion(int* major, int* minor) {
+  *major = 13, *minor = 0;
+  return gpu::kOk;
+}
+
+int nvrtcCreateProgram(void** program, const char*, const char*, int, const char* const*, const char* const*) {
+  static char only;
+  *program = &only;
+  return gpu::kOk;
+}
+
+int nvrtcCompileProgram(void*, int, const char* const*) { return gpu::kOk; }
+
+int nvrtcDestroyProgram(void**) { return gpu::kOk; }
+
+int nvrtcGetProgramLogSize(void*, size_t* bytes) {
+  *bytes = 0;
+  return gpu::kOk;
+}
+
+int nvrtcGetProgramLog(void*, char*) { return gpu::kOk; }
+
+int nvrtcGetCUBINSize(void*, size_t* bytes) {
+  *bytes = 4;
+  return gpu::kOk;
+}
+
+int nvrtcGetCUBIN(void*, char* bytes) {
+  std::memcpy(bytes,
+              "\x7f"
+              "ELF",
+              4);
+  return gpu::kOk;
+}
+
+const char* nvrtcGetErrorString(int) { return "refused by the simulated compiler"; }
 
 int cuGetErrorString(int, const char** text) {
   *text = "refused by the simulated driver";

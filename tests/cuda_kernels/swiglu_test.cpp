@@ -79,7 +79,8 @@ TEST(SwigluKernel, GivesTheGradientsOfInputsAndWeights) {
 TEST(SwigluKernel, KeepsWhatIsNotFinite) {
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    auto gate_up = at::tensor({infinity, -infinity, nan, -200.0, 1.0, 2.0, 2.0, 2.0, 2.0, nan}, at::kDouble).view({1, 10});
+    auto gate_up =
+        at::tensor({infinity, -infinity, nan, -200.0, 1.0, 2.0, 2.0, 2.0, 2.0, nan}, at::kDouble).view({1, 10});
     gate_up = gate_up.to(type);
     const auto expected = at::silu(gates(gate_up).to(at::kDouble)) * ups(gate_up).to(at::kDouble);
     const auto hidden = at::zeros({1, 5}, type);

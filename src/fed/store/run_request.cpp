@@ -86,11 +86,8 @@ RunConfig settled_like(ExperimentConfig asked, const RunConfig& run) {
   leave_copy_to_run(asked.data.chat_template, run->data.chat_template);
   if (asked.data.date == jinja::Date::kToday && !run->data.date.empty()) asked.data.date = run->data.date;
   const int64_t threads = run->threads * asked.clients.parallel;  // settle() divides them
-  const bool has_kernels = run->model.cuda_kernels != "none" || asked.model.cuda_kernels != "auto";
-  return settle(std::move(asked), {.threads = threads,
-                                   .products = run->model.product_table(),
-                                   .device = run->model.device,
-                                   .no_cuda_kernels = has_kernels ? "" : "the run has none"});
+  return settle(std::move(asked),
+                {.threads = threads, .products = run->model.product_table(), .device = run->model.device});
 }
 
 std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then, const RunConfig& run,

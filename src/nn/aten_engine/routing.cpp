@@ -102,8 +102,7 @@ struct GateNode : torch::autograd::Function<GateNode> {
       return at::_softmax_backward_data(dy, y, 1, y.scalar_type());
     };
     const auto over_all = [&](const at::Tensor& x_TK) {  // a token's experts differ: no place is written twice
-      return write_once(at::zeros({x_TK.size(0), experts}, x_TK.options()), 1, saved[1],
-                        x_TK);
+      return write_once(at::zeros({x_TK.size(0), experts}, x_TK.options()), 1, saved[1], x_TK);
     };
     const auto dm_TE = probs_TE.defined() ? through_softmax(over_all(grads[0]), probs_TE)
                                           : over_all(through_softmax(grads[0], weights_TK));

@@ -84,7 +84,8 @@ void DriverDevice::launch(const std::string& kernel, const LaunchShape& shape, c
 void* DriverDevice::function_of(const std::string& kernel) const {
   const std::lock_guard lock(mutex_);
   auto& function = kernels_[kernel];
-  if (function == nullptr) functions_->check(functions_->find(&function, module_, kernel.c_str()), kInternal, concat("find ", kernel));
+  if (function == nullptr)
+    functions_->check(functions_->find(&function, module_, kernel.c_str()), kInternal, concat("find ", kernel));
   return function;
 }
 

@@ -15,8 +15,8 @@ KernelSet KernelSet::read(std::string_view text, std::string_view key, std::stri
     const auto name = text.substr(begin, end == text.npos ? end : end - begin);
     const auto known = std::find(kKernelNames.begin(), kKernelNames.end(), name);
     const unsigned bit = known == kKernelNames.end() ? 0 : 1u << static_cast<unsigned>(known - kKernelNames.begin());
-    EK_CHECK(bit != 0 && (set.bits_ & bit) == 0, kConfig, key, " is \"", text, "\", allowed: auto, all, none, or some of ",
-             all().text(), ", each once, with commas between them", place);
+    EK_CHECK(bit != 0 && (set.bits_ & bit) == 0, kConfig, key, " is \"", text,
+             "\", allowed: auto, all, none, or some of ", all().text(), ", each once, with commas between them", place);
     set.bits_ |= bit;
   }
   return set;

@@ -94,9 +94,9 @@ struct ResidualNormNode : torch::autograd::Function<ResidualNormNode> {
     const auto dadded = type == at::kFloat ? at::Tensor() : at::empty_like(dy);
     launch(*device_for(Kernel::kNorm, dsum), "residual_norm_backward", type,
            can_be_wide(width, type, {&dsum, &dy, &saved[0], &dx, &dadded}), {rows},
-           ResidualNormBackward{dy.data_ptr(), address<float>(dsum), address<float>(saved[0]),
-                                address<float>(saved[1]), address<float>(saved[2]), address<float>(dx),
-                                address<void>(dadded), static_cast<int>(width)});
+           ResidualNormBackward{dy.data_ptr(), address<float>(dsum), address<float>(saved[0]), address<float>(saved[1]),
+                                address<float>(saved[2]), address<float>(dx), address<void>(dadded),
+                                static_cast<int>(width)});
     return {dx, dadded.defined() ? dadded : dx, at::Tensor(), at::Tensor()};
   }
 };

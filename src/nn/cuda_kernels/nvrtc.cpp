@@ -29,12 +29,10 @@ struct Header {
 };
 
 const std::vector<Header>& headers() {
-  static const std::vector<Header> all{{"arguments.h", std::string(sources::arguments_h())},
-                                       {"common.cuh", std::string(sources::common_cuh())},
-                                       {"norm.cu", std::string(sources::norm_cu())},
-                                       {"routing.cu", std::string(sources::routing_cu())},
-                                       {"rows.cu", std::string(sources::rows_cu())},
-                                       {"swiglu.cu", std::string(sources::swiglu_cu())}};
+  static const std::vector<Header> all{
+      {"arguments.h", std::string(sources::arguments_h())}, {"common.cuh", std::string(sources::common_cuh())},
+      {"norm.cu", std::string(sources::norm_cu())},         {"routing.cu", std::string(sources::routing_cu())},
+      {"rows.cu", std::string(sources::rows_cu())},         {"swiglu.cu", std::string(sources::swiglu_cu())}};
   return all;
 }
 
@@ -129,9 +127,9 @@ std::string Nvrtc::compile(const std::string& architecture) const {
   const std::string main(sources::all_cu()), option = "--gpu-architecture=" + architecture;
   const std::array options{option.c_str(), "--std=c++17"};
   Functions::Program program = nullptr;
-  functions_->check(functions_->create(&program, main.c_str(), "all.cu", static_cast<int>(names.size()), texts.data(),
-                                       names.data()),
-                    "program");
+  functions_->check(
+      functions_->create(&program, main.c_str(), "all.cu", static_cast<int>(names.size()), texts.data(), names.data()),
+      "program");
   const int result = functions_->compile(program, static_cast<int>(options.size()), options.data());
   const auto log = functions_->read(program, functions_->log_size, functions_->log);
   std::string cubin;

@@ -37,9 +37,9 @@ std::optional<Gates> gates(const at::Tensor& logits_TE, int64_t top_k, bool over
   Gates out{.weights_TK = at::empty({tokens, top_k}, options),
             .experts_TK = at::empty({tokens, top_k}, options.dtype(at::kLong)),
             .probabilities_TE = over_selected ? at::Tensor() : at::empty({tokens, experts}, options)};
-  const RouteForward arguments{address<float>(logits_TE),           address<long long>(out.experts_TK),
-                               address<float>(out.weights_TK),      address<float>(out.probabilities_TE),
-                               static_cast<int>(tokens),            static_cast<int>(experts),
+  const RouteForward arguments{address<float>(logits_TE),      address<long long>(out.experts_TK),
+                               address<float>(out.weights_TK), address<float>(out.probabilities_TE),
+                               static_cast<int>(tokens),       static_cast<int>(experts),
                                static_cast<int>(top_k)};
   device->launch("route_forward", by_token(tokens), &arguments);
   return out;
@@ -51,10 +51,10 @@ std::optional<at::Tensor> gates_backward(const at::Tensor& dweights_TK, const Ga
   const auto dweights = dweights_TK.to(at::kFloat).contiguous();
   const int64_t tokens = dweights.size(0), top_k = dweights.size(1);
   auto dlogits_TE = at::empty({tokens, experts}, of.weights_TK.options());
-  const RouteBackward arguments{address<float>(dweights),            address<float>(of.weights_TK),
-                                address<long long>(of.experts_TK),   address<float>(of.probabilities_TE),
-                                address<float>(dlogits_TE),          static_cast<int>(tokens),
-                                static_cast<int>(experts),           static_cast<int>(top_k)};
+  const RouteBackward arguments{address<float>(dweights),          address<float>(of.weights_TK),
+                                address<long long>(of.experts_TK), address<float>(of.probabilities_TE),
+                                address<float>(dlogits_TE),        static_cast<int>(tokens),
+                                static_cast<int>(experts),         static_cast<int>(top_k)};
   device->launch("route_backward", by_token(tokens), &arguments);
   return dlogits_TE;
 }
@@ -76,10 +76,14 @@ std::optional<SortedChoices> sorted_choices(const at::Tensor& experts_TK, int64_
   const CountChoices counting{address<long long>(chosen), address<int>(counts), all, count};
   const StartSlots starting{address<int>(counts), address<int>(out.ends_E), address<unsigned char>(out.idle_E),
                             static_cast<int>(slices), count};
-  const PlaceChoices placing{address<long long>(chosen),      address<int>(counts),
-                             address<long long>(out.order_S), address<long long>(out.token_S),
-                             address<long long>(out.place_S), all,
-                             count,                           static_cast<int>(experts_TK.size(1))};
+  const PlaceChoices placing{address<long long>(chosen),
+                             address<int>(counts),
+                             address<long long>(out.order_S),
+                             address<long long>(out.token_S),
+                             address<long long>(out.place_S),
+                             all,
+                             count,
+                             static_cast<int>(experts_TK.size(1))};
   device->launch("count_choices", {slices, threads}, &counting);
   device->launch("start_slots", {1, threads}, &starting);
   device->launch("place_choices", {slices, threads}, &placing);

@@ -17,15 +17,15 @@ struct SwigluForward {
 
 /// The gradients of w silu(g) u, where w is the routing weight of a slot. One block per slot.
 struct SwigluBackward {
-  const void* gate_up;            ///< [S, 2 F] T: g and u
-  const void* gradient;           ///< [S, F] T: dh, not yet weighted
-  const void* gradient_lora;      ///< [S, F] T, a second term of dh, or null
-  const void* weights;            ///< [S] T: w
-  const long long* choices;       ///< [S]: where the gradient of a slot's weight is written
-  void* gradient_gate_up;         ///< [S, 2 F] T, output: dg and du
-  float* gradient_weights;        ///< [S], output: sum of h dh, at `choices`; null: not wanted
-  void* hidden;                   ///< [S, F] T, output: h; null: not wanted
-  int width;                      ///< F
+  const void* gate_up;        ///< [S, 2 F] T: g and u
+  const void* gradient;       ///< [S, F] T: dh, not yet weighted
+  const void* gradient_lora;  ///< [S, F] T, a second term of dh, or null
+  const void* weights;        ///< [S] T: w
+  const long long* choices;   ///< [S]: where the gradient of a slot's weight is written
+  void* gradient_gate_up;     ///< [S, 2 F] T, output: dg and du
+  float* gradient_weights;    ///< [S], output: sum of h dh, at `choices`; null: not wanted
+  void* hidden;               ///< [S, F] T, output: h; null: not wanted
+  int width;                  ///< F
 };
 
 /// RMSNorm of rows, then RoPE of the heads in them: y = R(w x / sqrt(mean(x^2) + eps)). One block per row.

@@ -74,8 +74,8 @@ __device__ inline float block_sum(float x) {
 
 // Defines the entry points of a kernel for both types of values. "Wide" ones load 16 bytes at once, so that rows must begin at
 // multiples of 16 bytes.
-#define EVENKEEL_KERNEL(name, Arguments)                                                                          \
-  EVENKEEL_ENTRY(name##_bf16_wide, Arguments, evenkeel::nn::cuda::name<evenkeel::nn::cuda::BFloat16, 8>)          \
-  EVENKEEL_ENTRY(name##_bf16, Arguments, evenkeel::nn::cuda::name<evenkeel::nn::cuda::BFloat16, 1>)               \
-  EVENKEEL_ENTRY(name##_f32_wide, Arguments, evenkeel::nn::cuda::name<float, 4>)                                  \
+#define EVENKEEL_KERNEL(name, Arguments)                                                                 \
+  EVENKEEL_ENTRY(name##_bf16_wide, Arguments, evenkeel::nn::cuda::name<evenkeel::nn::cuda::BFloat16, 8>) \
+  EVENKEEL_ENTRY(name##_bf16, Arguments, evenkeel::nn::cuda::name<evenkeel::nn::cuda::BFloat16, 1>)      \
+  EVENKEEL_ENTRY(name##_f32_wide, Arguments, evenkeel::nn::cuda::name<float, 4>)                         \
   EVENKEEL_ENTRY(name##_f32, Arguments, evenkeel::nn::cuda::name<float, 1>)

@@ -82,9 +82,8 @@ __device__ void head_norm_backward(const HeadNormBackward& a) {
     Pack<T, V> x, dx;
     if (a.factors != nullptr) x = load<T, V>(a.x, first + i);
     for (int v = 0; v < V; ++v)
-      dx.values[v] = narrowed<T>(a.factors != nullptr ? inverse_rms * (dy[v] * a.factors[i * V + v] -
-                                                                       widened(x.values[v]) * mean)
-                                                      : dy[v]);
+      dx.values[v] = narrowed<T>(
+          a.factors != nullptr ? inverse_rms * (dy[v] * a.factors[i * V + v] - widened(x.values[v]) * mean) : dy[v]);
     store<T, V>(a.dx, first + i, dx);
   }
 }
