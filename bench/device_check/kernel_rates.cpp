@@ -1,7 +1,8 @@
-/// Measures the CUDA kernels beside the operators that they replace, at the sizes of OLMoE-1B-7B and 2,048 tokens with 8
-/// experts each. Prints one JSON line for each:
+/// Measures the CUDA kernels beside the operators that they replace, at the sizes of OLMoE-1B-7B and 2,048 tokens with
+/// 8 experts each. Prints one JSON line for each:
 ///   {"what", "kernel", "error", "operators_error": apart from float64 by norm, the largest of the outputs,
-///    "us", "operators_us": of one call until its work is done, "gb_per_s", "operators_gb_per_s": of inputs and outputs}
+///    "us", "operators_us": of one call until its work is done, "gb_per_s", "operators_gb_per_s": of inputs and
+///    outputs}
 /// A line with "skipped" says why the kernels cannot compute. --tiny makes few calls of small sizes.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -164,7 +165,7 @@ std::vector<Work> work_of(const Sizes& s, c10::Device device) {
                    Inputs in(device, type);
                    return [=, logits = in.random({s.tokens, s.experts}, false)]() -> Outputs {
                      const auto routing =
-                         nn::aten::route(logits, {.top_k = s.top_k}, at::empty({0}, logits.options()), false);
+                         nn::aten::route(logits, {.top_k = s.top_k}, at::Tensor(), false);
                      return {routing.weights};
                    };
                  },

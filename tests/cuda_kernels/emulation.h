@@ -1,5 +1,5 @@
-/// \file  Runs the CUDA kernels on a processor, from the same sources. The threads of a block are fibers of one thread of
-/// the host: each runs until it waits for its warp or its block. Blocks run one after another.
+/// \file  Runs the CUDA kernels on a processor, from the same sources. The threads of a block are fibers of one thread
+/// of the host: each runs until it waits for its warp or its block. Blocks run one after another.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 
 namespace evenkeel::emulation {
 
-/// In which order the threads of a block run between two points where they wait. A result that depends on it has a race.
+/// In which order the threads of a block run between two points where they wait. A result that depends on it has a
+/// race.
 enum class Order { kForward, kBackward };
 
 /// A kernel by the name of its entry point, e.g. "sum_rows_bf16_wide".

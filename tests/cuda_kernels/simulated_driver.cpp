@@ -1,6 +1,6 @@
-// The CUDA driver of simulated GPUs (tests/gpu), which runs the emulated kernels in their memory, and a compiler that gives
-// what this driver takes. With LD_PRELOAD the program finds the library as libcuda.so.1; EVENKEEL_NVRTC names its folder, where
-// it is libnvrtc.so.13 too.
+// The CUDA driver of simulated GPUs (tests/gpu), which runs the emulated kernels in their memory, and a compiler that
+// gives what this driver takes. With LD_PRELOAD the program finds the library as libcuda.so.1; EVENKEEL_NVRTC names its
+// folder, where it is libnvrtc.so.13 too.
 #include <cstring>
 #include <exception>
 #include <iostream>

@@ -22,8 +22,8 @@ class KernelSet {
  public:
   constexpr KernelSet() = default;
   static constexpr KernelSet all() { return KernelSet((1u << kKernelNames.size()) - 1); }
-  /// Reads "all", "none", or names of kKernelNames with commas between them. \param key, place  the setting and where it
-  /// stands, for the message \throws kConfig for an unknown name, or one that is there twice
+  /// Reads "all", "none", or names of kKernelNames with commas between them. \param key, place  the setting and where
+  /// it stands, for the message \throws kConfig for an unknown name, or one that is there twice
   static KernelSet read(std::string_view text, std::string_view key, std::string_view place = "");
 
   constexpr bool has(Kernel kernel) const { return (bits_ >> static_cast<unsigned>(kernel) & 1u) != 0; }

@@ -1,5 +1,5 @@
-/// \file  Decides which CUDA kernels compute in this process. Like LibTorch's deterministic algorithms they are a setting
-/// of the process, which is made before the first forward pass.
+/// \file  Decides which CUDA kernels compute in this process. Like LibTorch's deterministic algorithms they are a
+/// setting of the process, which is made before the first forward pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,8 +34,8 @@ void launch(const DriverDevice& device, const std::string& name, at::ScalarType 
   device.launch(name + (type == at::kFloat ? "_f32" : "_bf16") + (wide ? "_wide" : ""), shape, &arguments);
 }
 
-/// Returns whether rows of `width` values begin at multiples of 16 bytes in each of these tensors. Undefined tensors are
-/// left out; other tensors have values of the type `type` or wider.
+/// Returns whether rows of `width` values begin at multiples of 16 bytes in each of these tensors. Undefined tensors
+/// are left out; other tensors have values of the type `type` or wider.
 bool can_be_wide(int64_t width, at::ScalarType type, std::initializer_list<const at::Tensor*> tensors);
 
 /// Returns the address of a tensor's values, or null for an undefined one.

@@ -1,5 +1,5 @@
-/// \file  RMSNorm with rotary positions, and of the residual stream, by CUDA kernels. The references are the operators of
-/// nn/aten_engine/norm.cpp and attention.cpp, which round after each step; the kernels compute in float32 and round
+/// \file  RMSNorm with rotary positions, and of the residual stream, by CUDA kernels. The references are the operators
+/// of nn/aten_engine/norm.cpp and attention.cpp, which round after each step; the kernels compute in float32 and round
 /// once. Dimension names: R rows, D width, H heads, P head width.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace evenkeel::nn::cuda {
 
-/// Computes nn::apply_steps(). \return [R, H, P]; nothing where operators have to compute: they also clamp, and give the
-/// weight of the norm a gradient
+/// Computes nn::apply_steps(). \return [R, H, P]; nothing where operators have to compute: they also clamp, and give
+/// the weight of the norm a gradient
 std::optional<at::Tensor> head_steps(const at::Tensor& x_RHP, const HeadSteps& steps);
 
 /// The residual stream after a block, and its norm for the next one.

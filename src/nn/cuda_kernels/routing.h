@@ -14,8 +14,8 @@ struct Gates {
   at::Tensor experts_TK;        ///< int64, by descending logit, ties by ascending index, NaN first
   at::Tensor probabilities_TE;  ///< softmax over all experts; undefined: the softmax is over the selected
 };
-/// Selects the top K of unmodulated logits. \param logits_TE  float32, contiguous \return nothing where operators have to
-/// compute
+/// Selects the top K of unmodulated logits. \param logits_TE  float32, contiguous \return nothing where operators have
+/// to compute
 std::optional<Gates> gates(const at::Tensor& logits_TE, int64_t top_k, bool over_selected);
 /// The gradient of the logits, [T, E]. \return nothing where operators have to compute
 std::optional<at::Tensor> gates_backward(const at::Tensor& dweights_TK, const Gates& of, int64_t experts);

@@ -21,8 +21,8 @@ struct SwigluGradients {
   at::Tensor hidden_SF;  ///< silu(g) u; undefined if not wanted
 };
 /// The gradients of w silu(g) u. \return nothing where operators have to compute
-/// \param gate_up_SG  the sum that swiglu() left \param dh_SF, dh_lora_SF  the terms of dh, not yet weighted; the second
-/// may be undefined \param weights_S1  w, in the type of the others \param order_S  the choice of each slot
+/// \param gate_up_SG  the sum that swiglu() left \param dh_SF, dh_lora_SF  the terms of dh, not yet weighted; the
+/// second may be undefined \param weights_S1  w, in the type of the others \param order_S  the choice of each slot
 std::optional<SwigluGradients> swiglu_backward(const at::Tensor& gate_up_SG, const at::Tensor& dh_SF,
                                                const at::Tensor& dh_lora_SF, const at::Tensor& weights_S1,
                                                const at::Tensor& order_S, bool wants_weights, bool wants_hidden);

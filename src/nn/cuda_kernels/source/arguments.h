@@ -1,8 +1,8 @@
 /// \file  The arguments of the CUDA kernels. The program and the kernels compile this file, so it includes nothing and
 /// uses no type whose width depends on the compiler. Pointers are device addresses; "T" is the type of the kernel's
 /// values, float32 or bfloat16; other types are as declared. A kernel reads and writes rows one after another.
-/// Dimension names: S slots (token-choices sorted by expert), F expert width, N rows, D width, H heads of a token, P head
-/// width, T tokens, E experts, K selected experts of a token.
+/// Dimension names: S slots (token-choices sorted by expert), F expert width, N rows, D width, H heads of a token, P
+/// head width, T tokens, E experts, K selected experts of a token.
 #pragma once
 
 namespace evenkeel::nn::cuda {

@@ -1,5 +1,5 @@
-// What the kernels share: bfloat16, loads of several values at once, sums over a block. Nothing is included: NVRTC has the
-// built-in functions, and no header of CUDA is needed where the program runs.
+// What the kernels share: bfloat16, loads of several values at once, sums over a block. Nothing is included: NVRTC has
+// the built-in functions, and no header of CUDA is needed where the program runs.
 #pragma once
 
 #include "arguments.h"
@@ -50,8 +50,8 @@ __device__ T warp_sum(T x) {
   return x;
 }
 
-// Returns the sum over all threads of the block to each of them, added in the same order in every run. All threads call it;
-// the block has a multiple of 32 of them.
+// Returns the sum over all threads of the block to each of them, added in the same order in every run. All threads call
+// it; the block has a multiple of 32 of them.
 __device__ inline float block_sum(float x) {
   __shared__ float sums[kWarp];
   x = warp_sum(x);
@@ -65,15 +65,15 @@ __device__ inline float block_sum(float x) {
 
 }  // namespace evenkeel::nn::cuda
 
-// Defines an entry point, which calls `...` with the arguments of a launch. Code that runs the kernels without a GPU defines
-// it otherwise.
+// Defines an entry point, which calls `...` with the arguments of a launch. Code that runs the kernels without a GPU
+// defines it otherwise.
 #ifndef EVENKEEL_ENTRY
 #define EVENKEEL_ENTRY(entry, Arguments, ...) \
   extern "C" __global__ void entry(const evenkeel::nn::cuda::Arguments a) { __VA_ARGS__(a); }
 #endif
 
-// Defines the entry points of a kernel for both types of values. "Wide" ones load 16 bytes at once, so that rows must begin at
-// multiples of 16 bytes.
+// Defines the entry points of a kernel for both types of values. "Wide" ones load 16 bytes at once, so that rows must
+// begin at multiples of 16 bytes.
 #define EVENKEEL_KERNEL(name, Arguments)                                                                 \
   EVENKEEL_ENTRY(name##_bf16_wide, Arguments, evenkeel::nn::cuda::name<evenkeel::nn::cuda::BFloat16, 8>) \
   EVENKEEL_ENTRY(name##_bf16, Arguments, evenkeel::nn::cuda::name<evenkeel::nn::cuda::BFloat16, 1>)      \

@@ -4,8 +4,8 @@ namespace evenkeel::nn::cuda {
 
 using Rank = unsigned long long;
 
-// A number that is higher for a better logit, and of equal logits for a lower index; no two are equal, and none is 0 or ~0. NaN is
-// better than any number, and zeros of both signs are equal, as for LibTorch's stable sort.
+// A number that is higher for a better logit, and of equal logits for a lower index; no two are equal, and none is 0 or
+// ~0. NaN is better than any number, and zeros of both signs are equal, as for LibTorch's stable sort.
 __device__ inline Rank rank_of(float logit, int index) {
   unsigned bits = __float_as_uint(logit == 0 ? 0.0f : logit);
   bits = logit != logit ? 0xfffffffeu : (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
@@ -55,8 +55,8 @@ __device__ inline void route_forward(const RouteForward& a) {
   for (int k = lane; k < a.top_k; k += kWarp) weights[k] = expf(logits[chosen[k]] - highest) / sum;
 }
 
-// For a softmax over all, dm_e = p_e (g_e - sum_j g_j w_j), where g is 0 for an expert that is not selected; over the selected,
-// the same with their weights, and 0 for the others.
+// For a softmax over all, dm_e = p_e (g_e - sum_j g_j w_j), where g is 0 for an expert that is not selected; over the
+// selected, the same with their weights, and 0 for the others.
 __device__ inline void route_backward(const RouteBackward& a) {
   const int lane = threadIdx.x % kWarp;
   const long long token = static_cast<long long>(blockIdx.x) * (blockDim.x / kWarp) + threadIdx.x / kWarp;
