@@ -15,7 +15,7 @@
 JOBS ?= $(shell nproc)
 PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
-SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.inc' '*.js')
+SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' '*.inc' '*.js')
 
 .PHONY: demo gpu wheel test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean paper-small
 .DEFAULT_GOAL := build

@@ -22,7 +22,7 @@ FLOORS = {"base": 0, "jinja": 1, "lora": 1, "tokenizer": 2, "data": 3, "nn": 4, 
 SUB_ROOMS = {
     "base": ("plain", "system", "format", "unicode", "random"),
     "nn": ("compute", "kernels/primitives", "kernels/matmul", "kernels/layers", "dense", "attention", "moe",
-           "engine", "kernels_engine", "aten_engine", "engines"),
+           "engine", "kernels_engine", "cuda_kernels", "aten_engine", "engines"),
     "fed": ("config", "exchange", "store", "round", "run"),
     "flower": ("format", "http", "server", "node", "federation"),
     "study": ("definition", "running", "paper"),

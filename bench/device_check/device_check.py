@@ -3,8 +3,8 @@
 
     python3 bench/device_check/device_check.py --device cuda --programs build --work /dev/shm/check --out check.json
 
-Requires a Python with torch, transformers and PEFT (the peer), and the programs evenkeel, launch_costs, train_step,
-generate, nn_test, models_test and scoring_test built against the same LibTorch. The parts are, in this order; those up
+Requires a Python with torch, transformers and PEFT (the peer), and the programs evenkeel, launch_costs, kernel_rates,
+train_step, generate, nn_test, models_test and scoring_test built against the same LibTorch. The parts are, in this order; those up
 to `workers` take about five minutes and say what bounds a step:
 
     launch     what starting work costs: an empty kernel, an operator, a product, a grouped product, a node of a graph
@@ -14,6 +14,7 @@ to `workers` take about five minutes and say what bounds a step:
     workers    1, 2 and 4 processes on one GPU: seconds, and the same adapter
     ceilings   the limits of the GPU: copy, product, grouped products of 4, 64 and 512 rows
     generate   greedy answers to prompts: time and memory by batch and experts per token, and the peer's generate()
+    kernels    each CUDA kernel of the program beside the operators that it replaces: error, time, bytes per second
     cublas     dense products with and without the program's setting of cuBLAS's workspace
     steps      a random OLMoE-1B-7B at several experts per token and batch sizes: time and memory
     peer       the same with transformers + PEFT, on the same ids and weights

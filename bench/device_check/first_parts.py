@@ -35,6 +35,16 @@ def run_launch(check, figures):
     check.program("launch_costs", "--device", check.programs_device, *tiny, limit=60, on_line=take_lines(check, figures, "what"))
 
 
+# Kernels -----------------------------------------------------------------------------------------------------------------------------
+
+def run_kernels(check, figures):
+    """Fails where a kernel is further from float64 than its operators are, which round more often."""
+    tiny = ["--tiny"] if check.tiny else []
+    check.program("kernel_rates", "--device", check.programs_device, *tiny, limit=60, on_line=take_lines(check, figures, "what"))
+    wrong = [name for name, line in figures.items() if isinstance(line, dict) and not line.get("error", 0) <= 1.5 * line.get("operators_error", 0) + 1e-6]
+    require(not wrong, f"kernels are further from float64 than operators: {', '.join(wrong)}")
+
+
 # Methods -----------------------------------------------------------------------------------------------------------------------------
 
 def federated(check, name, clients, steps, *settings):

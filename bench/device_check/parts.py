@@ -293,7 +293,8 @@ def run_table2(check, figures):
 # Each part with the seconds that it takes at least and at most. The parts of the first five minutes decide what to build
 # next. The checkpoint is written in the first part that needs it.
 PARTS = {"launch": (first_parts.run_launch, 10, 30), "profile": (run_profile, 30, 75), "methods": (first_parts.run_methods, 40, 90),
-         "replay": (first_parts.run_replay, 25, 45), "workers": (first_parts.run_workers, 40, 90), "ceilings": (run_ceilings, 5, 15),
+         "replay": (first_parts.run_replay, 25, 45), "workers": (first_parts.run_workers, 40, 90),
+         "kernels": (first_parts.run_kernels, 10, 30), "ceilings": (run_ceilings, 5, 15),
          "generate": (run_generate, 25, 60), "cublas": (first_parts.run_cublas, 10, 30), "steps": (run_steps, 25, 60), "peer": (run_peer, 40, 90),
          "tests": (run_tests, 20, 75), "bits": (run_bits, 25, 60), "round": (run_round, 60, 120), "evaluate": (run_evaluate, 30, 90),
          "table2": (run_table2, 0, 5)}

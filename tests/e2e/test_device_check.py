@@ -135,6 +135,14 @@ def test_a_method_that_fails_is_recorded_beside_the_others(tmp_path):
     assert "no memory left" in told["smoe-llb"]["failed"] and not (tmp_path / "fedit").exists()
 
 
+@pytest.mark.parametrize("error, says", [(2e-3, ""), (4e-3, "further from float64 than operators: sum"), (float("nan"), "sum")])
+def test_a_kernel_that_is_worse_than_its_operators_fails_the_part(tmp_path, error, says):
+    told = json.dumps({"what": "sum", "error": error, "operators_error": 2e-3})
+    script(tmp_path / "kernel_rates", f"echo '{told}'\n")
+    said = failure(check_with(tmp_path), "kernels")
+    assert says in said if says else said == ""
+
+
 @pytest.mark.parametrize("fails, bits, says, equal", [("none", "same", "", True), ("none", "$ranks", "adapters of different numbers of workers differ", False),
                                                       ("4", "same", "failed with 4 workers", True)])
 def test_workers_must_give_equal_adapters(tmp_path, fails, bits, says, equal):
@@ -168,7 +176,7 @@ SIMULATED = PROGRAMS / "tests/libsimulated_gpu.so"
 def test_the_parts_that_decide_run_without_a_gpu(tmp_path, simulated):
     """What needs a real GPU says so by its name. Four clients of a small model take the place of the large ones."""
     words = ["--device", "cpu", "--tiny", "--programs", PROGRAMS, "--work", tmp_path / "work", "--out", tmp_path / "out.json", "--seconds", 800,
-             "--parts", "launch", "profile", "methods", "replay", "workers", "cublas", *(["--simulate", SIMULATED] if simulated else [])]
+             "--parts", "launch", "profile", "methods", "replay", "workers", "kernels", "cublas", *(["--simulate", SIMULATED] if simulated else [])]
     code = os.spawnv(os.P_WAIT, sys.executable, [str(word) for word in [sys.executable, ROOT / "bench/device_check/device_check.py", *words]])
     told = json.loads((tmp_path / "out.json").read_text())
     assert code == 0, {name: part.get("failed") for name, part in told.items() if isinstance(part, dict)}
@@ -180,4 +188,6 @@ def test_the_parts_that_decide_run_without_a_gpu(tmp_path, simulated):
     assert all(told["methods"][name]["ms_of_small_budget"] > 0 for name in ("fedit", "ub-smoe", "smoe-llb", "hetlora"))
     assert told["replay"]["equal"] if simulated else "recorded on a GPU" in told["replay"]["skipped"]
     assert told["workers"]["equal"] and len({told["workers"][count]["hash"] for count in "124"}) == 1
+    rates = [line for line in told["kernels"].values() if isinstance(line, dict)]
+    assert len(rates) == 8 and all("GPU" in line["skipped"] for line in rates)
     assert "cuBLAS" in told["cublas"]["unset"]["skipped"] and told["cublas"]["slower_than_unset"] > 0

@@ -104,6 +104,7 @@ struct GpuGuard final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device to) const noexcept override { exchangeDevice(to); }
   c10::Stream getStream(c10::Device of) const override { return stream(current_stream(), of); }
   c10::Stream getDefaultStream(c10::Device of) const override { return c10::Stream(c10::Stream::DEFAULT, of); }
+  void* getStreamNativeHandle(const c10::Stream) const override { return nullptr; }
   c10::Stream getStreamFromGlobalPool(c10::Device of, bool) const override { return stream(1, of); }
   c10::Stream exchangeStream(c10::Stream next) const override {
     return stream(exchange_stream(next.id()), next.device());

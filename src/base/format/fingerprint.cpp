@@ -16,6 +16,7 @@
 
 #include "base/format/record.h"
 #include "base/format/sha256_streams.h"
+#include "base/plain/cache_folder.h"
 #include "base/plain/dead_parts.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
@@ -62,15 +63,6 @@ struct FileFacts {
     field("finite", finite);
   }
 };
-
-/// Returns $XDG_CACHE_HOME/evenkeel or ~/.cache/evenkeel, or an empty path if neither is absolute.
-fs::path cache_folder() {
-  for (const auto& [variable, below] : {std::pair{"XDG_CACHE_HOME", ""}, std::pair{"HOME", ".cache"}}) {
-    const char* given = std::getenv(variable);
-    if (given && fs::path(given).is_absolute()) return fs::path(given) / below / "evenkeel";
-  }
-  return {};
-}
 
 /// A cache that several threads and processes read and write. A file of facts is replaced as a whole. A lost update
 /// costs one more pass over the model file.

@@ -9,6 +9,7 @@
 
 #include "base/plain/error.h"
 #include "nn/aten_engine/norm.h"
+#include "nn/cuda_kernels/norm.h"
 #include "nn/dense/loss.h"
 
 namespace evenkeel::nn::aten {
@@ -155,6 +156,7 @@ bool has_flash(const at::Tensor& q) {
 }
 
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps) {
+  if (auto own = cuda::head_steps(x_THP, steps)) return *std::move(own);
   auto x = x_THP;
   if (steps.norm.defined())
     x = aten::rms_norm(x.reshape({-1, steps.norm.numel()}), steps.norm, steps.norm_eps).view(x_THP.sizes());

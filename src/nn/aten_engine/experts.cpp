@@ -10,7 +10,10 @@
 
 #include "base/plain/error.h"
 #include "nn/aten_engine/grouped.h"
+#include "nn/aten_engine/rows.h"
 #include "nn/aten_engine/trained_stack.h"
+#include "nn/cuda_kernels/rows.h"
+#include "nn/cuda_kernels/swiglu.h"
 #include "nn/dense/gradients.h"
 
 namespace evenkeel::nn::aten {
@@ -97,6 +100,8 @@ struct Product {
   at::Tensor whole() { return lora_SO.defined() ? base_SO.add_(lora_SO) : base_SO; }
   /// Sums the token-choices of both terms before they are added, because there are fewer tokens than choices.
   at::Tensor summed(const Slots& slots, const at::Tensor& weights_TK = {}) const {
+    const auto flat_S = weights_TK.defined() ? weights_TK.view({-1}) : weights_TK;
+    if (auto own = cuda::summed_rows(base_SO, lora_SO, slots.place_S, slots.begins_T, flat_S)) return *std::move(own);
     const auto sum = [&](const at::Tensor& y_SO) { return summed_choices(y_SO, slots, weights_TK); };
     return lora_SO.defined() ? sum(base_SO).add_(sum(lora_SO)) : sum(base_SO);
   }
@@ -146,25 +151,21 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     const auto scalings = ctx->saved_data["scalings"].toDoubleVector();
     const auto slots = slots_in(all);
     const auto& ends = slots.ends_E;
-    const auto dy_SD = grads[0].index_select(0, all[kToken]);  // not yet weighted
+    const auto dy_SD = selected_rows(grads[0], all[kToken]);  // not yet weighted
     at::Tensor dxa_SR;
-    auto dh_SF = project_back(dy_SD, all[kDown], all[kADown], all[kBDown], ends, dxa_SR).whole();
-    const int64_t width = dh_SF.size(1);
-    const auto g_SF = all[kGU].narrow(1, 0, width), u_SF = all[kGU].narrow(1, width, width);
-    const auto silu_SF = at::silu(g_SF), h_SF = silu_SF * u_SF;
-    if (ctx->needs_input_grad(kWeights))
-      out[kWeights] = (h_SF * dh_SF).sum(1, false, sum_type(dh_SF)).index_select(0, all[kPlace]).view_as(all[kWeights]);
+    auto dh = project_back(dy_SD, all[kDown], all[kADown], all[kBDown], ends, dxa_SR);
     const auto w_S1 = all[kWeights].view({-1}).index_select(0, all[kOrder]).unsqueeze(1);
+    const auto [dgu, dw_S, h_SF] = through_swiglu(dh, w_S1, all, ctx->needs_input_grad(kWeights));
+    if (dw_S.defined()) out[kWeights] = dw_S.view_as(all[kWeights]);
     if (ctx->needs_input_grad(kDown)) out[kDown] = grouped_outer(dy_SD, h_SF * w_S1, slots);
     const auto down = factors_of(all, scalings, 2, 2);
     if (!down.pairs.empty())  // weighted here, because the product is small
       put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, slots, all, out);
-    const auto dgu = through_swiglu(dh_SF.mul_(w_S1), silu_SF, g_SF, u_SF);
     const auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);
-    if (ctx->needs_input_grad(kGateUp)) out[kGateUp] = grouped_outer(dgu, all[kX].index_select(0, all[kToken]), slots);
+    if (ctx->needs_input_grad(kGateUp)) out[kGateUp] = grouped_outer(dgu, selected_rows(all[kX], all[kToken]), slots);
     const auto gate_up = factors_of(all, scalings, 0, 1);
     if (!gate_up.pairs.empty())
-      put_gradients(ctx, gate_up, {all[kX].index_select(0, all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, slots, all, out);
+      put_gradients(ctx, gate_up, {selected_rows(all[kX], all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, slots, all, out);
     if (ctx->needs_input_grad(kX)) out[kX] = dx_SD.summed(slots);
     return out;
   }
@@ -173,8 +174,10 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   /// Computes the outputs of the experts [S, D], without the routing weights.
   static Product through(const at::Tensor& x_SD, variable_list& all) {
     const int64_t width = all[kDown].size(2);
-    all[kGU] = project(x_SD, all[kGateUp], all[kAGateUp], all[kBGateUp], all[kEnds], all[kXAGateUp]).whole();
-    const auto h_SF = at::silu(all[kGU].narrow(1, 0, width)).mul_(all[kGU].narrow(1, width, width));
+    auto gu = project(x_SD, all[kGateUp], all[kAGateUp], all[kBGateUp], all[kEnds], all[kXAGateUp]);
+    auto own = cuda::swiglu(gu.base_SO, gu.lora_SO);
+    all[kGU] = own ? gu.base_SO : gu.whole();
+    const auto h_SF = own ? *own : at::silu(all[kGU].narrow(1, 0, width)).mul_(all[kGU].narrow(1, width, width));
     return project(h_SF, all[kDown], all[kADown], all[kBDown], all[kEnds], all[kXADown]);
   }
 
@@ -182,14 +185,23 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   }
 
-  static at::Tensor through_swiglu(const at::Tensor& dh_SF, const at::Tensor& silu_SF, const at::Tensor& g_SF,
-                                   const at::Tensor& u_SF) {
+  /// Computes the gradients of w silu(g) u, and silu(g) u. The weights' gradient has the order of the choices.
+  static cuda::SwigluGradients through_swiglu(Product& dh, const at::Tensor& w_S1, const variable_list& all,
+                                              bool wants_weights) {
+    if (auto own = cuda::swiglu_backward(all[kGU], dh.base_SO, dh.lora_SO, w_S1, all[kOrder], wants_weights, true))
+      return *std::move(own);
+    auto dh_SF = dh.whole();
     const int64_t width = dh_SF.size(1);
+    const auto g_SF = all[kGU].narrow(1, 0, width), u_SF = all[kGU].narrow(1, width, width);
+    const auto silu_SF = at::silu(g_SF), h_SF = silu_SF * u_SF;
+    at::Tensor dw_S;
+    if (wants_weights) dw_S = (h_SF * dh_SF).sum(1, false, sum_type(dh_SF)).index_select(0, all[kPlace]);
+    dh_SF.mul_(w_S1);
     auto dgu = at::empty({dh_SF.size(0), 2 * width}, dh_SF.options());
     auto dg_SF = dgu.narrow(1, 0, width), du_SF = dgu.narrow(1, width, width);
     at::silu_backward_out(dg_SF, dh_SF * u_SF, g_SF);
     at::mul_out(du_SF, dh_SF, silu_SF);
-    return dgu;
+    return {dgu, dw_S, h_SF};
   }
 
   struct Outer {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nn/cuda_kernels/routing.h"
 #include "nn/dense/index.h"
 
 namespace evenkeel::nn::aten {
@@ -57,6 +58,8 @@ Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& 
   const int64_t tokens = experts_TK.size(0), top_k = experts_TK.size(1);
   if (!fits(numbers, tokens, top_k, groups))
     return slots_of(experts_TK, groups, SlotNumbers::of(tokens, top_k, groups, experts_TK.device()), gradients);
+  if (auto own = cuda::sorted_choices(experts_TK, groups))
+    return {own->order_S, own->token_S, own->place_S, own->ends_E, numbers.begins_T, own->idle_E.view({-1, 1, 1})};
   const auto& experts_E = numbers.experts_E;
   const auto [sorted_S, order_S] = at::sort(experts_TK.to(experts_E.scalar_type()).reshape({-1}), /*stable=*/true,
                                             /*dim=*/0, /*descending=*/false);
@@ -75,7 +78,7 @@ Slots slots_of(const at::Tensor& experts_TK, int64_t groups, const SlotNumbers& 
 }
 
 at::Tensor slot_inputs(const at::Tensor& x_TD, const Slots& slots, at::ScalarType type) {
-  if (slots.token_S.defined()) return x_TD.to(type).index_select(0, slots.token_S);
+  if (slots.token_S.defined()) return selected_rows(x_TD.to(type), slots.token_S);
   const int64_t choices = slots.order_S.size(0), top_k = choices / x_TD.size(0);
   const auto repeated = at::empty({x_TD.size(0), top_k, x_TD.size(1)}, x_TD.options().dtype(type));
   repeated.copy_(x_TD.unsqueeze(1).expand_as(repeated));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "nn/cuda_kernels/routing.h"
 #include "nn/dense/index.h"
 #include "nn/moe/marked.h"
 #include "nn/moe/routing.h"
@@ -56,16 +57,31 @@ Selection select(const at::Tensor& logits_TE, const at::Tensor& phi_E, const Rou
                                                     : with_others(logits_TE, phi_E, options);
 }
 
+/// What GateNode saves.
+struct GateTensors {
+  cuda::Gates gates;
+  at::Tensor added_TE;  // Selection::added_TE
+};
+
+GateTensors gates_of(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options,
+                     bool over_selected) {
+  if (phi_E.numel() == 0)
+    if (auto own = cuda::gates(logits_TE, options.top_k, over_selected)) return {*std::move(own), at::Tensor()};
+  const auto selected = select(logits_TE, phi_E, options);
+  const auto& experts_TK = selected.experts_TK;
+  const auto probs_TE = over_selected ? at::Tensor() : at::softmax(selected.scores_TE, 1);
+  const auto weights_TK =
+      over_selected ? at::softmax(selected.scores_TE.gather(1, experts_TK), 1) : probs_TE.gather(1, experts_TK);
+  return {{weights_TK, experts_TK, probs_TE}, selected.added_TE};
+}
+
 struct GateNode : torch::autograd::Function<GateNode> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& logits_TE, const at::Tensor& phi_E,
                                const RouterOptions& options, bool over_selected) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
-    const auto selected = select(logits_TE, phi_E, options);
-    const auto& experts_TK = selected.experts_TK;
-    const auto probs_TE = over_selected ? at::Tensor() : at::softmax(selected.scores_TE, 1);
-    const auto weights_TK =
-        over_selected ? at::softmax(selected.scores_TE.gather(1, experts_TK), 1) : probs_TE.gather(1, experts_TK);
-    ctx->save_for_backward({weights_TK, experts_TK, probs_TE, selected.added_TE});
+    const auto [gates, added_TE] = gates_of(logits_TE, phi_E, options, over_selected);
+    const auto& [weights_TK, experts_TK, probs_TE] = gates;
+    ctx->save_for_backward({weights_TK, experts_TK, probs_TE, added_TE});
     ctx->saved_data["experts"] = logits_TE.size(1);
     ctx->mark_non_differentiable({experts_TK});
     ctx->set_materialize_grads(false);
@@ -78,12 +94,15 @@ struct GateNode : torch::autograd::Function<GateNode> {
     if (!grads[0].defined()) return variable_list(4);
     const auto saved = ctx->get_saved_variables();
     const auto &weights_TK = saved[0], &probs_TE = saved[2], &added_TE = saved[3];
+    const int64_t experts = ctx->saved_data["experts"].toInt();
+    if (!added_TE.defined())
+      if (auto own = cuda::gates_backward(grads[0], {weights_TK, saved[1], probs_TE}, experts))
+        return {*own, at::Tensor(), at::Tensor(), at::Tensor()};
     const auto through_softmax = [&](const at::Tensor& dy, const at::Tensor& y) {
       return at::_softmax_backward_data(dy, y, 1, y.scalar_type());
     };
     const auto over_all = [&](const at::Tensor& x_TK) {  // a token's experts differ: no place is written twice
-      return write_once(at::zeros({x_TK.size(0), ctx->saved_data["experts"].toInt()}, x_TK.options()), 1, saved[1],
-                        x_TK);
+      return write_once(at::zeros({x_TK.size(0), experts}, x_TK.options()), 1, saved[1], x_TK);
     };
     const auto dm_TE = probs_TE.defined() ? through_softmax(over_all(grads[0]), probs_TE)
                                           : over_all(through_softmax(grads[0], weights_TK));

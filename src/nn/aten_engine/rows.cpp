@@ -8,6 +8,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "nn/cuda_kernels/rows.h"
+
 namespace evenkeel::nn::aten {
 namespace {
 
@@ -17,6 +19,7 @@ using torch::autograd::variable_list;
 /// Sums the gathered rows of each source row. The operator is one kernel, which adds in the order of order_N in float32
 /// or wider; a source row that is not gathered gets zeros.
 at::Tensor summed_by_row(const at::Tensor& x_N, const at::Tensor& order_N, const at::Tensor& begins_R) {
+  if (auto own = cuda::summed_rows(x_N, {}, order_N, begins_R, {})) return *std::move(own);
   constexpr int64_t kSum = 0;
   auto sizes = x_N.sizes().vec();
   sizes[0] = begins_R.size(0);
@@ -29,7 +32,7 @@ struct GatherNode : torch::autograd::Function<GatherNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_R, const RowIndex& index) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;  // the operators of a node need no graph
     ctx->save_for_backward({index.order_N, index.begins_R});
-    return x_R.index_select(0, index.from_N);
+    return selected_rows(x_R, index.from_N);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -96,6 +99,11 @@ RowIndexUpload::RowIndexUpload(std::span<const int64_t> from_N, int64_t rows, In
 
 RowIndex RowIndexUpload::sent(const IndexUpload& upload) const {
   return {upload.sent(from_), upload.sent(order_), upload.sent(begins_)};
+}
+
+at::Tensor selected_rows(const at::Tensor& x, const at::Tensor& index_N) {
+  if (auto own = cuda::gathered_rows(x, index_N)) return *std::move(own);
+  return x.index_select(0, index_N);
 }
 
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index) { return GatherNode::apply(x_R, index); }

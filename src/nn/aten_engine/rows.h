@@ -57,6 +57,9 @@ class RowIndexUpload {
   size_t from_ = 0, order_ = 0, begins_ = 0;
 };
 
+/// Returns x[index_N] without a gradient. \param index_N  int64, contiguous
+at::Tensor selected_rows(const at::Tensor& x, const at::Tensor& index_N);
+
 /// Returns x[from_N]. Gradients are summed per source row, in float32 or wider. \param x_R  [R, ...]
 /// \return [N, ...]
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index);

@@ -1,0 +1,33 @@
+/// \file  Selection of experts by CUDA kernels, and the order of token-choices. The references are the operators of
+/// nn/aten_engine/routing.cpp and grouped.cpp. Dimension names: T tokens, E experts, K selected, S = T K.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace evenkeel::nn::cuda {
+
+/// The selected experts and their weights.
+struct Gates {
+  at::Tensor weights_TK;        ///< float32
+  at::Tensor experts_TK;        ///< int64, by descending logit, ties by ascending index, NaN first
+  at::Tensor probabilities_TE;  ///< softmax over all experts; undefined: the softmax is over the selected
+};
+/// Selects the top K of unmodulated logits. \param logits_TE  float32, contiguous \return nothing where operators have
+/// to compute
+std::optional<Gates> gates(const at::Tensor& logits_TE, int64_t top_k, bool over_selected);
+/// The gradient of the logits, [T, E]. \return nothing where operators have to compute
+std::optional<at::Tensor> gates_backward(const at::Tensor& dweights_TK, const Gates& of, int64_t experts);
+
+/// Token-choices sorted by expert (nn/aten_engine/grouped.h).
+struct SortedChoices {
+  at::Tensor order_S, token_S, place_S;  ///< int64
+  at::Tensor ends_E;                     ///< int32
+  at::Tensor idle_E;                     ///< bool
+};
+/// Sorts the choices of each expert in the order of their tokens. \param experts_TK  [T, K] int64, each below `experts`
+/// \return nothing where operators have to compute
+std::optional<SortedChoices> sorted_choices(const at::Tensor& experts_TK, int64_t experts);
+
+}  // namespace evenkeel::nn::cuda

@@ -1,0 +1,4 @@
+#include "norm.cu"
+#include "routing.cu"
+#include "rows.cu"
+#include "swiglu.cu"

@@ -1,0 +1,3 @@
+// The kernels, compiled for the processor.
+#include "fibers.h"
+#include "nn/cuda_kernels/source/all.cu"
