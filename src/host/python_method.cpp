@@ -124,7 +124,12 @@ lora::AdapterState PythonMethod::pseudo_gradients(const ServerState& state) cons
 // --- client half ---
 
 LocalSetup PythonMethod::prepare(const lora::Payload& download, const ClientView& view) const {
-  if (!overrides("prepare")) return base().prepare(download, view);
+  auto setup = overrides("prepare") ? prepared_by_host(download, view) : base().prepare(download, view);
+  if (overrides("extra_loss")) setup.router.records_logits = true;  // a loss may read them
+  return setup;
+}
+
+LocalSetup PythonMethod::prepared_by_host(const lora::Payload& download, const ClientView& view) const {
   Call hook = call("prepare", view.sites, client_text(view.client));
   const auto of_base = [&](const JsonView& given) {
     hook.results().take_memory(given.at("view"), view);

@@ -37,6 +37,7 @@ class PythonMethod : public methods::DescribedMethod {
 
  private:
   Call call(const char* hook, const lora::Sites& sites, const std::string& about = {}) const;
+  methods::LocalSetup prepared_by_host(const lora::Payload& download, const methods::ClientView& view) const;
   at::Tensor loss(const char* hook, const methods::StepView& step,
                   at::Tensor (methods::FederatedMethod::*of_base)(const methods::StepView&) const) const;
   void edit(const char* hook, const methods::StepView& step,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nn/aten_engine/rows.h"
 #include "nn/cuda_kernels/routing.h"
 #include "nn/dense/index.h"
 
