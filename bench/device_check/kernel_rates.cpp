@@ -164,8 +164,7 @@ std::vector<Work> work_of(const Sizes& s, c10::Device device) {
                  [=](at::ScalarType type) {
                    Inputs in(device, type);
                    return [=, logits = in.random({s.tokens, s.experts}, false)]() -> Outputs {
-                     const auto routing =
-                         nn::aten::route(logits, {.top_k = s.top_k}, at::Tensor(), false);
+                     const auto routing = nn::aten::route(logits, {.top_k = s.top_k}, at::Tensor(), false);
                      return {routing.weights};
                    };
                  },

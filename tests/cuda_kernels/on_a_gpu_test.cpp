@@ -125,8 +125,7 @@ TEST_F(OnAGpu, RoutingIsThatOfOperators) {
           "routing",
           [&] {
             const auto logits = leaf({tokens, 6}, 1, at::kFloat);
-            const auto routing =
-                aten::route(logits, RouterOptions{.top_k = 3}, at::Tensor(), norm_topk);
+            const auto routing = aten::route(logits, RouterOptions{.top_k = 3}, at::Tensor(), norm_topk);
             auto out = with_gradients({routing.weights}, {logits});
             out.push_back(routing.experts);
             return out;
