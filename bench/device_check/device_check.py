@@ -98,8 +98,10 @@ class Check:
         return self.call(command, limit, self.simulated() | environment, on_line)
 
     def simulated(self):
-        """Returns the variables of programs on the simulated GPU; none without it."""
-        return {"LD_PRELOAD": str(self.options.simulate), "OMP_NUM_THREADS": "1"} if self.options.simulate else {}
+        """Returns the variables of programs on the simulated GPU, with room for four workers; none without it."""
+        if not self.options.simulate:
+            return {}
+        return {"LD_PRELOAD": str(self.options.simulate), "OMP_NUM_THREADS": "1", "EVENKEEL_SIMULATED_GPU_MIB": "8192"}
 
     def python(self, script, *arguments, limit=200, on_line=None):
         """Runs a script of this folder."""

@@ -217,6 +217,8 @@ BAD = {
         "--table": [("planets", [])],
         "--format": [("docx", ["--format", "docx", "text, md, latex, csv, json, html"]), ("", ["--format", "text, md"])],
         "--endpoint": [("beauty", ["beauty", "log_likelihood, accuracy"])],
+        "--task": [("planets", [])],
+        "--budget": [("half", ["--budget", "half"]), ("7", [])],
     },
     "init": {
         "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"]), (MODEL, [MODEL, "not empty"])],

@@ -56,6 +56,7 @@ std::string why_experts_wait(ModelSection section, c10::Device device) {
 /// Returns why_no_graphs(), which is logged where a GPU computes and the choice is open.
 std::string chosen_graphs(const ModelSection& model) {
   if (model.graphs == GraphsChoice::kOff) return "they are off";
+  if (names_gpu(model.device) && gpu_count() == 0) return "there is no GPU here";
   auto why = why_no_graphs(model);
   if (model.graphs == GraphsChoice::kAuto && names_gpu(model.device) && !why.empty())
     log::info("[graphs] operators are started one by one (model.graphs): ", why);
