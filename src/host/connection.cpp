@@ -29,11 +29,11 @@
 namespace evenkeel::host {
 namespace {
 
+using HostClock = std::chrono::steady_clock;
+
 constexpr int kSocketOfHost = 3;         // descriptor of the child
 constexpr double kGraceOfInterrupt = 5;  // seconds that a hook has after Ctrl-C
 constexpr double kGraceOfEnd = 1;        // seconds that a host has to end by itself
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Returns the folder of the package evenkeel_moe that belongs to the program; empty if there is none beside it.
 std::string package_folder() {
@@ -130,7 +130,7 @@ bool is_method_socket(const fs::path& file) {
 
 /// Waits for a child that is about to end. \return false when it still runs after the time that it has
 bool wait_for(pid_t child, int& status) {
-  for (const double since = now(); now() - since < kGraceOfEnd;) {
+  for (const auto since = HostClock::now(); seconds_since(since) < kGraceOfEnd;) {
     if (::waitpid(child, &status, WNOHANG) != 0) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -191,7 +191,7 @@ std::shared_ptr<Segment> Connection::send(OrderedJson message, const Outgoing& t
 }
 
 Json Connection::receive() try {
-  const double since = now();
+  const auto since = HostClock::now();
   auto message = channel_.receive([&] { check_wait(since); });
   if (message.descriptor.get() >= 0) segments_[0] = std::make_shared<Segment>(0, std::move(message.descriptor));
   return std::move(message.json);
@@ -207,14 +207,14 @@ void Connection::release(const std::vector<int64_t>& kept) {
 
 bool Connection::is_own() const { return owner_ == ::getpid(); }
 
-void Connection::check_wait(double since) {
-  if (now() - since > seconds_) {
+void Connection::check_wait(HostClock::time_point since) {
+  if (seconds_since(since) > seconds_) {
     kill_host();
     fail(kIo, who_, " did not answer within ", seconds_, " s, its limit (`seconds` of the class)");
   }
   if (!interrupt_requested()) return;
-  if (interrupted_at_ == 0) interrupted_at_ = now();
-  if (now() - interrupted_at_ < kGraceOfInterrupt) return;
+  if (!interrupted_at_) interrupted_at_ = HostClock::now();
+  if (seconds_since(*interrupted_at_) < kGraceOfInterrupt) return;
   kill_host();
   throw Interrupted(concat("stopped in ", who_));
 }

@@ -4,7 +4,9 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "host/channel.h"
@@ -49,12 +51,12 @@ class Connection {
 
  private:
   [[noreturn]] void ended();
-  void check_wait(double since);
+  void check_wait(std::chrono::steady_clock::time_point since);
   void kill_host();
 
   std::string who_;
   double seconds_ = 0;
-  double interrupted_at_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> interrupted_at_{};
   pid_t owner_;
   pid_t child_ = 0;  // 0: a host that was not started here
   Channel channel_;
