@@ -9,6 +9,7 @@
 #include "base/plain/lower_median.h"
 #include "base/plain/text.h"
 #include "fed/exchange/gradient_sums.h"
+#include "fed/round/update_bounds.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -72,8 +73,6 @@ double norm_of(const TensorMap& gradients) {
   }
   return std::sqrt(squared);
 }
-
-constexpr size_t kMajority = 3;  // clients of which one that is wrong is in the minority
 
 double median_of(const std::map<int64_t, double>& norms) {
   std::vector<double> values;

@@ -10,8 +10,6 @@
 namespace evenkeel::fed {
 namespace {
 
-constexpr size_t kMajority = 3;  // updates of which one that is wrong is in the minority
-
 /// The medians of a round.
 struct Medians {
   double moved = 0, per_step = 0;

@@ -2,6 +2,7 @@
 /// clients.update_ratio (docs/decisions/0101-what-one-client-may-add.md).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,6 +17,9 @@ struct UpdateSize {
   int64_t steps = 1;  ///< optimiser steps that it took
   double reach = 0;   ///< how far the optimiser can move in these steps, up to a small factor; 0: no such bound
 };
+
+/// The smallest number of updates of which a single wrong one is in the minority.
+inline constexpr size_t kMajority = 3;
 
 /// The bounds of a round. 0: no bound.
 struct UpdateBounds {
