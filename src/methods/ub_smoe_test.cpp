@@ -2,41 +2,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
-#include "methods/method_registry.h"
-#include "nn/engines/engine_of.h"
+#include "methods/ub_smoe_testing.h"
 
-namespace evenkeel::methods {
+namespace evenkeel::methods::ubsmoe::steps {
 namespace {
 
-constexpr int64_t kExperts = 4, kRank = 2;
-const std::string kLayer = "model.layers.0.mlp";
-const std::string kUp = kLayer + ".experts.up_proj", kDown = kLayer + ".experts.down_proj";
-const std::string kQuery = "model.layers.0.self_attn.q_proj";
-
-const lora::Sites& sites() {
-  static const lora::Sites result{{kUp, {.experts = kExperts, .in = 3, .out = 5, .moe_layer = kLayer}},
-                                  {kDown, {.experts = kExperts, .in = 5, .out = 3, .moe_layer = kLayer}},
-                                  {kQuery, {.experts = 0, .in = 3, .out = 6, .moe_layer = {}}}};
-  return result;
-}
-
-ServerView server(double lr = 0.01) {
-  return {.sites = sites(),
-          .moe_layers = {kLayer},
-          .num_experts = kExperts,
-          .max_top_k = 8,
-          .rank = kRank,
-          .scale = {.alpha = kRank, .rank = kRank},
-          .lr = lr,
-          .seed = 5};
-}
-
-std::unique_ptr<FederatedMethod> method(const std::string& toml = "") {
-  return find_method("ub-smoe").make(config::Table::parse(toml, "test"));
-}
+using namespace example;
 
 /// Returns the means of all metrics, also of those that are still on the device.
 std::map<std::string, double> means_of(Metrics& metrics) {
@@ -49,61 +22,6 @@ std::map<std::string, double> means_of(Metrics& metrics) {
 std::unique_ptr<FederatedMethod> through_adamw(const std::string& toml = "") {
   const bool says_how = toml.find("pg_clip_mode") != std::string::npos;
   return method(concat("pg_apply = \"adam_grad\"\n", says_how ? "" : "pg_clip_mode = \"per_expert_norm\"\n", toml));
-}
-
-ClientProfile client(int64_t id, int64_t top_k, bool trains = true) {
-  return {.id = id, .budget = 1, .top_k = top_k, .rank = kRank, .examples = 1, .trains = trains};
-}
-
-RoundView round_of(std::initializer_list<int64_t> top_ks) {
-  RoundView round;
-  for (const int64_t k : top_ks) {
-    round.participants.push_back(client(static_cast<int64_t>(round.participants.size()), k));
-    round.weights.push_back(1.0 / static_cast<double>(top_ks.size()));
-  }
-  return round;
-}
-
-nn::RoutingByLayer routing(std::vector<int64_t> counts, int64_t tokens) {
-  return {{kLayer, {.router_logits = {}, .counts = at::tensor(counts, at::kLong), .tokens = tokens}}};
-}
-
-/// A client during a step, with zero gradients.
-struct Client {
-  Client(const FederatedMethod& method, const lora::Payload& sent, const ClientProfile& client_profile)
-      : profile(client_profile),
-        download(sent),
-        view{profile, sites(), common, {}, nn::GateNorm::kRenormSelected, 0, 1, memory},
-        setup(method.prepare(download, view)) {
-    for (auto& [name, factors] : setup.adapters)
-      for (auto* tensor : {&factors.a, &factors.b}) {
-        tensor->requires_grad_(true);
-        tensor->mutable_grad() = at::zeros_like(*tensor);
-      }
-  }
-  StepView step(double lr = 0.01) {
-    return {view, download, setup, micro_batches, lr, metrics, nn::engine_of(engine).step()};
-  }
-  at::Tensor grad_a(const std::string& site) { return setup.adapters.at(site).a.grad(); }
-  at::Tensor grad_b(const std::string& site) { return setup.adapters.at(site).b.grad(); }
-
-  ClientProfile profile;
-  lora::Payload download;
-  TensorMap memory;
-  Common common{};
-  ClientView view;
-  LocalSetup setup;
-  std::vector<nn::RoutingByLayer> micro_batches;
-  Metrics metrics;
-  nn::EngineKind engine = nn::EngineKind::kKernels;
-};
-
-/// Returns a state in which all pseudo-gradients are `value`.
-ServerState state_with(const FederatedMethod& method, double value) {
-  auto state = method.initialize(server());
-  for (auto& [name, tensor] : state.global.extras)
-    if (name.find("pseudo_grad") != std::string::npos) tensor = at::full_like(tensor, value);
-  return state;
 }
 
 /// Returns the norm of one expert's pseudo-gradient if all its values are 1.
@@ -397,129 +315,6 @@ TEST(UbSmoeClient, DecoupledPseudoGradientsDoNotChangeTheGradient) {
   EXPECT_TRUE(moved.slice(0, 1).allclose(at::full({3, kRank, 3}, -0.001), 1e-3)) << moved;
 }
 
-// No client ever uses some experts, under plain SGD. Gt grows by sum_c p_c rho_c per round.
-TEST(UbSmoeDynamics, UnusedExpertsDivergeByTheMeanRho) {
-  for (const auto& [toml, factor] : {std::pair{"", 1.239674}, std::pair{"rho_ref = \"kmax\"\n", 1.810660}}) {
-    const auto ub = method(std::string(toml) + "pg_apply = \"decoupled_sgd\"\npg_clip_mode = \"off\"");
-    const auto round = round_of({1, 2, 4, 8});
-    auto state = state_with(*ub, 0.5);
-    for (int64_t t = 1; t <= 3; ++t) {
-      std::vector<ClientUpdate> updates;
-      for (const auto& client_profile : round.participants) {
-        Client local(*ub, ub->broadcast(state, client_profile, round), client_profile);
-        local.micro_batches = {routing({0, 0, 0, 0}, 5)};
-        for (int64_t step = 0; step < 3; ++step) ub->edit_parameters(local.step());
-        updates.push_back(
-            {client_profile, ub->upload(local.download, local.setup, local.micro_batches[0], local.view), 3});
-      }
-      state = ub->aggregate(server(), state, round, updates);
-      const double grown = state.global.extras.at(kUp + ".pseudo_grad_b").mean().item<double>();
-      EXPECT_NEAR(grown / (0.5 * std::pow(factor, t)), 1.0, 1e-4) << toml << " round " << t;
-    }
-  }
-}
-
-// Over rounds an expert's pseudo-gradient is momentum: Gt' = sum_active p_c g_c + m Gt with m = sum_idle p_c rho_c
-// (docs/methods.md). Two clients each have K = 1, 2, 4 and 8; expert e is used by all but the first 2 e.
-const RoundView& unequal_round() {
-  static const RoundView round = round_of({1, 1, 2, 2, 4, 4, 8, 8});
-  return round;
-}
-bool uses(int64_t client, int64_t expert) { return client >= 2 * expert; }
-double gradient_of(int64_t client) { return 1 + 0.1 * static_cast<double>(client); }
-
-/// Returns the update of a client that moves the experts it uses by its gradient, and the others as the method says.
-ClientUpdate moved(const FederatedMethod& ub, const ServerState& state, const ClientProfile& profile) {
-  Client local(ub, ub.broadcast(state, profile, unequal_round()), profile);
-  const int64_t used = 1 + profile.id / 2;
-  std::vector<int64_t> counts(kExperts, 0);
-  std::fill_n(counts.begin(), used, 5);
-  local.micro_batches = {routing(counts, 5)};
-  for (const auto& site : {kUp, kDown})
-    for (const auto& part : {local.setup.adapters.at(site).a, local.setup.adapters.at(site).b})
-      part.detach().slice(0, 0, used).sub_(0.01 * gradient_of(profile.id));
-  ub.edit_parameters(local.step());
-  return {profile, ub.upload(local.download, local.setup, local.micro_batches[0], local.view), 1};
-}
-
-/// Returns the means of the experts' pseudo-gradients after each of `rounds` rounds.
-std::vector<std::vector<double>> pseudo_gradients_over(const std::string& toml, int64_t rounds) {
-  const auto ub = method(toml + "pg_clip_mode = \"off\"");
-  auto state = state_with(*ub, 0);
-  std::vector<std::vector<double>> means;
-  for (int64_t t = 0; t < rounds; ++t) {
-    std::vector<ClientUpdate> updates;
-    for (const auto& profile : unequal_round().participants) updates.push_back(moved(*ub, state, profile));
-    state = ub->aggregate(server(), state, unequal_round(), updates);
-    const auto& gt = state.global.extras.at(kUp + ".pseudo_grad_b");
-    auto& own = means.emplace_back();
-    for (int64_t e = 0; e < kExperts; ++e) own.push_back(gt[e].mean().item<double>());
-  }
-  return means;
-}
-
-/// \param rho  of K = 1, 2, 4 and 8
-void expect_momentum(const std::vector<std::vector<double>>& gt, const std::vector<double>& rho) {
-  for (int64_t e = 0; e < kExperts; ++e) {
-    double active = 0, momentum = 0, own = 0;
-    for (int64_t c = 0; c < 8; ++c)
-      uses(c, e) ? active += gradient_of(c) / 8 : momentum += rho[static_cast<size_t>(c / 2)] / 8;
-    for (const auto& round : gt) {
-      own = active + momentum * own;
-      EXPECT_NEAR(round[static_cast<size_t>(e)] / own, 1.0, 2e-3) << "expert " << e;
-    }
-  }
-}
-
-/// Returns an expert's last pseudo-gradient beside the mean gradient of the clients that use it.
-double beside_active_clients(const std::vector<std::vector<double>>& gt, int64_t expert) {
-  double sum = 0;
-  for (int64_t c = 2 * expert; c < 8; ++c) sum += gradient_of(c);
-  return gt.back()[static_cast<size_t>(expert)] * static_cast<double>(8 - 2 * expert) / sum;
-}
-
-TEST(UbSmoeDynamics, WithoutRhoTheLimitIsTheMeanOverActiveClients) {
-  const auto gt = pseudo_gradients_over("rho_fn = \"none\"\n", 60);
-  expect_momentum(gt, {1, 1, 1, 1});
-  for (int64_t e = 0; e < kExperts; ++e) EXPECT_NEAR(beside_active_clients(gt, e), 1, 2e-3) << "expert " << e;
-}
-
-TEST(UbSmoeDynamics, RhoOvershootsAndHasNoLimitWhereFewClientsAreActive) {
-  const auto gt = pseudo_gradients_over("", 60);
-  expect_momentum(gt, {std::sqrt(3.75), std::sqrt(1.875), std::sqrt(0.9375), std::sqrt(0.46875)});
-  EXPECT_NEAR(beside_active_clients(gt, 1), 1.453, 5e-3);
-  EXPECT_NEAR(beside_active_clients(gt, 2), 2.878, 2e-2);
-  EXPECT_GT(beside_active_clients(gt, 3), 50);
-}
-
-// Experts that no client uses, beside others that move by 1 per step in every round. They move by 2 at most.
-TEST(UbSmoeDynamics, RelativeClipBoundsUnusedExperts) {
-  const auto ub = method();
-  const auto round = round_of({1, 2, 4, 8});
-  auto state = state_with(*ub, 1.0);
-  for (int64_t t = 1; t <= 12; ++t) {
-    std::vector<ClientUpdate> updates;
-    for (const auto& client_profile : round.participants) {
-      Client local(*ub, ub->broadcast(state, client_profile, round), client_profile);
-      local.micro_batches = {routing({5, 5, 5, 0}, 5)};
-      for (int64_t step = 0; step < 3; ++step) {
-        for (auto& [site, factors] : local.setup.adapters)
-          factors.a.detach().slice(0, 0, 3).sub_(0.01), factors.b.detach().slice(0, 0, 3).sub_(0.01);
-        ub->edit_parameters(local.step());
-      }
-      updates.push_back(
-          {client_profile, ub->upload(local.download, local.setup, local.micro_batches[0], local.view), 3});
-    }
-    state = ub->aggregate(server(), state, round, updates);
-    const auto& gt = state.global.extras.at(kUp + ".pseudo_grad_b");
-    EXPECT_NEAR(gt[0].mean().item<double>(), 1.0, 1e-3);
-    EXPECT_LE(gt[3].mean().item<double>(), 2.0 + 1e-3) << "round " << t;
-    if (t == 12) {
-      EXPECT_GT(gt[3].mean().item<double>(), 1.5);
-    }
-  }
-}
-
 TEST(UbSmoePhi, PhiIsSentAndAveragedOnlyIfConfigured) {
   const auto round = round_of({1, 1});
   for (const std::string mode : {"off", "local_discard", "local_fedavg"}) {
@@ -589,4 +384,4 @@ TEST(UbSmoeConfig, WrittenKeysAreReadBackEqual) {
 }
 
 }  // namespace
-}  // namespace evenkeel::methods
+}  // namespace evenkeel::methods::ubsmoe::steps
