@@ -51,6 +51,8 @@ def node(place, model, *more):
     (["--budget", "many"], ["--budget"]),
     (["--min-test-rows", "0"], ["--min-test-rows", "is 0", "1 or more"]),
     (["--min-test-rows", "few"], ["--min-test-rows"]),
+    (["--min-train-rows", "0"], ["--min-train-rows", "is 0", "1 or more"]),
+    (["--min-train-rows", "few"], ["--min-train-rows"]),
     (["--most-steps", "0"], ["--most-steps", "is 0", "1 or more"]),
     (["--most-steps", "1e99"], ["--most-steps"]),
 ])

@@ -4,6 +4,7 @@ import json
 import pathlib
 import sys
 
+import pytest
 from safetensors.numpy import load_file
 
 from tiny import started
@@ -22,6 +23,21 @@ train = { rounds = 3, local_epochs = 0.5, batch_size = 2, accumulation = 2, opti
 evaluate = { tasks = ["builtin:routines"], budgets = [1.0], limit = 2, max_new_tokens = 4, as_exported = false }
 """
 ENVIRONMENT = {"EVENKEEL_PYTHON": sys.executable}
+
+
+@pytest.fixture(autouse=True)
+def python(monkeypatch):
+    """Programs that a test starts by itself run hosts in this Python."""
+    monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    """Returns the file of CONFIG."""
+    file = tmp_path_factory.mktemp("config") / "own.toml"
+    file.write_text(CONFIG)
+    return file
+
 
 
 def train(config, out, *words, method=None, **options):

@@ -11,22 +11,10 @@ import time
 
 import pytest
 
-from own_method import CONFIG, METHODS, adapter, records, succeeded, train
+from own_method import METHODS, adapter, config, python, records, succeeded, train  # noqa: F401
 from tiny import PROGRAM, one_line, started
 
 MOMENTUM = METHODS / "momentum.py"
-
-
-@pytest.fixture(autouse=True)
-def python(monkeypatch):
-    monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    file = tmp_path_factory.mktemp("config") / "own.toml"
-    file.write_text(CONFIG)
-    return file
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import evenkeel_moe as ek
-from own_method import CONFIG, EXAMPLES, METHODS, adapter, records, tensors
+from own_method import EXAMPLES, METHODS, adapter, config, records, tensors  # noqa: F401
 from tiny import started
 
 sys.path[:0] = [str(METHODS), str(EXAMPLES)]
@@ -16,13 +16,6 @@ from fedprox import FedProx  # noqa: E402
 from momentum import ServerMomentum  # noqa: E402
 from scaffold import Scaffold  # noqa: E402
 from server_adam import ServerAdam  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    file = tmp_path_factory.mktemp("config") / "own.toml"
-    file.write_text(CONFIG)
-    return file
 
 
 @pytest.fixture(scope="module")

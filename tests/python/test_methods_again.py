@@ -1,28 +1,13 @@
 """Methods of the program written again in Python give its adapters, and the examples of the tutorial do what their papers say."""
 
-import pathlib
-import sys
-
 import numpy as np
 import pytest
 
-from own_method import CONFIG, EXAMPLES, METHODS, adapter, records, succeeded, tensors
+from own_method import EXAMPLES, METHODS, adapter, config, python, records, succeeded, tensors  # noqa: F401
 
 FILES = {"fedit": ("fedit.py", "Fedit", 30), "ffa-lora": ("ffa_lora.py", "FfaLora", 30), "hetlora": ("hetlora.py", "HetLora", 60),
          "ub-smoe": ("ub_smoe.py", "UbSmoe", 150)}
 RANKS = ["--set", "clients.ranks=[1,2,3,3]"]
-
-
-@pytest.fixture(autouse=True)
-def python(monkeypatch):
-    monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    file = tmp_path_factory.mktemp("config") / "own.toml"
-    file.write_text(CONFIG)
-    return file
 
 
 def source(name):
