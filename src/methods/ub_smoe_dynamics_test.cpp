@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "methods/ub_smoe_testing.h"
+#include "methods/testing.h"
 
 namespace evenkeel::methods::ubsmoe::dynamics {
 namespace {
 
-using namespace example;
+using namespace testing::ub_smoe;
 
 // No client ever uses some experts, under plain SGD. Gt grows by sum_c p_c rho_c per round.
 TEST(UbSmoeDynamics, UnusedExpertsDivergeByTheMeanRho) {

@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "methods/ub_smoe_testing.h"
+#include "methods/testing.h"
 
 namespace evenkeel::methods::ubsmoe::steps {
 namespace {
 
-using namespace example;
+using namespace testing::ub_smoe;
 
 /// Returns the means of all metrics, also of those that are still on the device.
 std::map<std::string, double> means_of(Metrics& metrics) {

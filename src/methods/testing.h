@@ -1,4 +1,4 @@
-/// \file  A small world for tests of UB-SMoE: one mixture layer, and clients whose routing and gradients a test chooses.
+/// \file  A small world for tests of UB-SMoE: one mixture layer, and clients whose routing and gradients a test sets.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,7 +11,9 @@
 #include "methods/method_registry.h"
 #include "nn/engines/engine_of.h"
 
-namespace evenkeel::methods::ubsmoe::example {
+namespace evenkeel::testing::ub_smoe {
+
+using namespace methods;
 
 inline constexpr int64_t kExperts = 4, kRank = 2;
 inline const std::string kLayer = "model.layers.0.mlp";
@@ -100,4 +102,4 @@ inline ServerState state_with(const FederatedMethod& method, double value) {
   return state;
 }
 
-}  // namespace evenkeel::methods::ubsmoe::example
+}  // namespace evenkeel::testing::ub_smoe
