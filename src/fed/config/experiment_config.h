@@ -59,6 +59,7 @@ struct MachineChoices {
   int64_t threads = 1;
   nn::MatmulTable products;
   std::string device = "cpu";  ///< value of device = "auto": "cpu" or "cuda"
+  std::string no_cuda_kernels = "no GPU computes";  ///< why CUDA kernels cannot compute; empty: they can
 };
 
 /// `[model.products]`: the kernel of each product with the base, by number of rows. Each list has
@@ -91,6 +92,7 @@ struct ModelSection {
   std::string base_cache;
   std::string device = "cpu";
   EngineChoice engine = EngineChoice::kAuto;
+  std::string cuda_kernels = "none";
   ProductsSection products;
   void visit(auto& field) {
     field("path", path,
@@ -113,6 +115,9 @@ struct ModelSection {
     field("engine", engine,
           "operators: kernels (this program's, CPU only), aten (LibTorch's, any device), or auto (aten on a GPU, "
           "otherwise kernels)");
+    field("cuda_kernels", cuda_kernels,
+          "kernels of this program that compute on a GPU instead of LibTorch's operators: none, all, some of swiglu, norm, "
+          "rows and routing with commas between them, or auto (all where they can be compiled); bits depend on it");
     field("products", products, "");
   }
   void resolve(const config::Table& table) const;
@@ -122,8 +127,11 @@ struct ModelSection {
   /// \param place_of  returns " (file, line)" of a key, for error messages
   /// \throws kConfig
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
-  /// Replaces "auto" in device, engine and compute_dtype (settle_products()). \throws kConfig as check_engine()
+  /// Replaces "auto" in device, engine, compute_dtype (settle_products()) and cuda_kernels. \throws kConfig as
+  /// check_engine(), and when CUDA kernels are asked for and cannot compute
   void settle(const MachineChoices& machine);
+  /// Replaces cuda_kernels "auto". \param why_not  MachineChoices::no_cuda_kernels
+  void settle_cuda_kernels(const std::string& why_not);
   /// Returns the product table; that of float32 if compute_dtype is "auto".
   nn::MatmulTable product_table() const;
   /// Returns the engine and its arithmetic. A compute_dtype of "auto" counts as float32.

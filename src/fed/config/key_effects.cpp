@@ -23,6 +23,7 @@ constexpr std::array kClasses{
     KeyClass{"model.base_cache", kNone},
     KeyClass{"model.device", kFunction},
     KeyClass{"model.engine", kFunction},
+    KeyClass{"model.cuda_kernels", kFunction},
     KeyClass{"model.products.expert_forward", kByRecord},
     KeyClass{"model.products.expert_backward", kByRecord},
     KeyClass{"model.products.linear_forward", kByRecord},

@@ -86,8 +86,11 @@ RunConfig settled_like(ExperimentConfig asked, const RunConfig& run) {
   leave_copy_to_run(asked.data.chat_template, run->data.chat_template);
   if (asked.data.date == jinja::Date::kToday && !run->data.date.empty()) asked.data.date = run->data.date;
   const int64_t threads = run->threads * asked.clients.parallel;  // settle() divides them
-  return settle(std::move(asked),
-                {.threads = threads, .products = run->model.product_table(), .device = run->model.device});
+  const bool has_kernels = run->model.cuda_kernels != "none" || asked.model.cuda_kernels != "auto";
+  return settle(std::move(asked), {.threads = threads,
+                                   .products = run->model.product_table(),
+                                   .device = run->model.device,
+                                   .no_cuda_kernels = has_kernels ? "" : "the run has none"});
 }
 
 std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then, const RunConfig& run,

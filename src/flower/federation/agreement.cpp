@@ -85,6 +85,7 @@ std::string offered_text(const fed::RunConfig& config) {
   offered.evaluate.best = {};
   offered.model.device = "cpu";  // a node says itself where it computes
   offered.model.engine = fed::EngineChoice::kKernels;
+  offered.model.cuda_kernels = "none";
   return offered.text();
 }
 
