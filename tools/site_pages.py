@@ -34,7 +34,7 @@ NAVIGATION = {
                   "Python API": "python-api.md", "Command line": "command-line.md", "JSON lines": "json-lines.md"},
     "Operations": {"Federation": "federation.md", "Operations": "operations.md", "Threat model": "threat-model.md", "Hostile updates": "robust-aggregation.md",
                    "Troubleshooting": "troubleshooting.md"},
-    "Results": {"Results": "results.md", "Tables of the paper": "paper-tables.md", "Statistics of a study": "study-statistics.md",
+    "Results": {"Results": "results.md", "The paper's claims": "claims.md", "Tables of the paper": "paper-tables.md", "Statistics of a study": "study-statistics.md",
                 "Performance": "performance.md", "Kernels": "kernels.md"},
     "Project": {"Architecture": "architecture.md", "Contributing": "contributing.md", "Security": "security.md", "Changelog": "changelog.md"},
 }
