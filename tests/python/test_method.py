@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from evenkeel_moe._source import sha256_of_source
 from own_method import METHODS, adapter, config, python, records, succeeded, train  # noqa: F401
 from tiny import PROGRAM, one_line, started
 
@@ -147,3 +148,21 @@ def test_an_interrupted_run_stops_and_its_host_with_it(config, tmp_path):
             break
         time.sleep(0.02)
     assert not pathlib.Path(f"/proc/{host}").exists()
+
+
+def test_the_digest_of_a_source_is_over_the_modules_beside_it_too(tmp_path):
+    own, helper = tmp_path / "own.py", tmp_path / "helper.py"
+    own.write_text("import json\nfrom evenkeel_moe import Method\n")
+    assert sha256_of_source(own) == hashlib.sha256(own.read_bytes()).hexdigest()
+    (tmp_path / "package").mkdir()
+    for text, file in [("import helper", helper), ("from helper import X", helper), ("def hook():\n    import helper as h", helper),
+                       ("from package.part import X", tmp_path / "package/part.py"), ("from package import part", tmp_path / "package/part.py")]:
+        own.write_text(text + "\n")
+        digests = []
+        for content in ("X = 1\n", "X = 2\n"):
+            file.write_text(content)
+            digests.append(sha256_of_source(own))
+        assert digests[0] != digests[1] != hashlib.sha256(own.read_bytes()).hexdigest(), text
+    helper.write_text("import own\n")
+    own.write_text("import helper\n")
+    assert len(sha256_of_source(own)) == 64  # a circle ends
