@@ -53,9 +53,6 @@ class Wire:
     """One connection. Not for several threads at once."""
 
     def __init__(self, connection: socket.socket) -> None:
-        import numpy
-
-        self.numpy = numpy
         self.socket = connection
         self.maps: Dict[int, mmap.mmap] = {}
         self.holders: Dict[int, int] = {}
@@ -63,6 +60,13 @@ class Wire:
         self.views: Dict[int, memoryview] = {}
         self.places: Dict[int, Tuple[int, int]] = {}
         self.own: Optional[mmap.mmap] = None
+
+    @property
+    def numpy(self) -> Any:
+        """numpy, which takes longer to import than all else: it is there when the first array is needed."""
+        import numpy
+
+        return numpy
 
     # --- messages ---
 
