@@ -28,7 +28,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIG = ROOT / "configs/tiny/train.toml"
-SPARSE = ("ub-smoe", "a3smoe", "smoe-llb", "hetlora", "flexlora", "flora", "florist", "fedex-lora", "ffa-lora", "fedit", "fed-sb")
+SPARSE = ("ub-smoe", "a3smoe", "smoe-llb", "hetlora", "flexlora", "flora", "florist", "fedex-lora", "ffa-lora", "fedit", "fed-sb", "slimmable-moe")
 DENSE = ("hetlora", "flexlora", "flora", "florist", "fedex-lora", "ffa-lora", "fedit", "fed-sb")
 METHOD_SETTINGS = {"fed-sb": ["method.fed-sb.init='federated'", "lora.targets=['q_proj', 'down_proj']"],
                    "a3smoe": ["method.a3smoe.rescaler='learn'"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import pathlib
@@ -11,11 +10,11 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from . import _hooks
 from ._calls import Call, Refused
+from ._source import sha256_of_source
 from ._version import __version__
 from ._wire import Closed, Packer, Wire
 from .method import Method, described
@@ -60,10 +59,14 @@ class Host:
             reply = {"error": self._error(error, "hello" in message or "make" in message)}
             error.__traceback__ = None
         self.wire.finish(reply, packer)
+        if "hello" in message and "error" not in reply:
+            threading.Thread(target=_import_numpy, daemon=True).start()
 
     def _describe(self, message: Mapping[str, Any]) -> Dict[str, Any]:
         if message["protocol"] != PROTOCOL or message["version"] != __version__:
             raise RuntimeError(f"the program is version {message['version']}, the package evenkeel_moe in {PACKAGE} {__version__}")
+        if importlib.util.find_spec("numpy") is None:
+            raise ImportError(f"a method in Python needs numpy in {sys.executable}")
         self.cls, file, sha256 = self.find(message["hello"], message["class"])
         return {"description": described(self.cls, file, sha256)}
 
@@ -86,6 +89,8 @@ class Host:
 
 def _place(error: BaseException) -> str:
     """The innermost line of the error's traceback that is not of this package."""
+    import traceback
+
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({os.path.basename(error.filename)}, line {error.lineno})"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((PACKAGE, "<"))]
@@ -105,7 +110,7 @@ def class_in_file(file: str, name: str) -> Any:
     if not hasattr(module, name):
         known = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Method) and value is not Method]
         raise AttributeError(f"{path.name} has no class {name}; it has {', '.join(known) or 'no class of a method'}")
-    return getattr(module, name), str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+    return getattr(module, name), str(path), sha256_of_source(path)
 
 
 def _end_with(connection: socket.socket) -> None:
@@ -125,10 +130,20 @@ def serve(descriptor: int) -> None:
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
     threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
-    try:
-        host = Host(connection, class_in_file, lambda error: traceback.print_exception(type(error), error, error.__traceback__))
-    except ImportError as error:
-        sys.exit(f"a method in Python needs numpy in {sys.executable}: {error}")
-    host.run()
+    Host(connection, class_in_file, _print).run()
     sys.stdout.flush()
     os._exit(0)
+
+
+def _print(error: BaseException) -> None:
+    import traceback
+
+    traceback.print_exception(type(error), error, error.__traceback__)
+
+
+def _import_numpy() -> None:
+    """Imports numpy while the program reads its config and loads the base, before a hook needs it."""
+    import contextlib
+
+    with contextlib.suppress(ImportError):
+        import numpy  # noqa: F401

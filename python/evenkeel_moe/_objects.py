@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Generic, Iterator, List, Mapping, Optional, Sequence, TypeVar, Union, overload
@@ -78,6 +79,8 @@ def places(group: Mapping[str, Any], packer: Any) -> Dict[str, Any]:
     """A group as the places of its arrays."""
     encoded: Dict[str, Any] = {}
     for key, value in group.items():
+        if not isinstance(key, str):
+            raise TypeError(f"a name of a tensor is {key!r}, expected a str")
         if isinstance(value, Factors):
             encoded[key] = [packer.add(value.a), packer.add(value.b), packer.add(value.core), packer.add(value.ranks), float(value.scaling)]
         else:
@@ -338,7 +341,12 @@ class Step(_Object):
         self._metrics: List[List[Any]] = []
 
     def add_metric(self, name: str, value: float, weight: float = 1.0) -> None:
-        """Adds a value to the mean of `name` in the records of the round."""
+        """Adds a value to the mean of `name` in the records of the round. Raises ValueError for a value that is not finite, a weight that
+        is not positive, and a name that is not snake_case."""
+        if not (math.isfinite(value) and math.isfinite(weight) and weight > 0):
+            raise ValueError(f"metric {name} is {value!r} with weight {weight!r}, allowed: finite numbers, weights above 0")
+        if not (name.isascii() and name.isidentifier() and name.islower()):
+            raise ValueError(f"metric {name!r}, allowed: names in snake_case")
         self._metrics.append([name, float(value), float(weight)])
 
     def _encoded(self, packer: Any) -> Dict[str, Any]:
@@ -354,6 +362,8 @@ class Loss:
 
     def __init__(self, value: float, adapters: Optional[Mapping[str, Factors]] = None, *, extras: Optional[Mapping[str, Array]] = None,
                  logits: Optional[Mapping[str, Array]] = None) -> None:
+        if not math.isfinite(value):
+            raise ValueError(f"the loss is {value!r}, expected a finite number")
         self.value = value
         self.adapters, self.extras, self.logits = dict(adapters or {}), dict(extras or {}), dict(logits or {})
         self.terms: List[int] = []

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, Union
 
 from ._host import Host
+from ._source import sha256_of_source
 from .errors import EvenkeelError, MissingPackage
 from .method import Method, method_name
 
@@ -41,11 +42,11 @@ def settings_of(method: Optional[MethodLike]) -> Dict[str, Any]:
 
 
 def source_of(cls: Type[Method]) -> Tuple[str, str]:
-    """The file of a class and the SHA-256 of its source: of the whole file, of its own text in a notebook, or where there is no text of
+    """The file of a class and the SHA-256 of its source: of the whole file with the modules of its folder that it imports, of its own text in a notebook, or where there is no text of
     the names and code of its functions."""
     file = _file_of(cls)
     if pathlib.Path(file).is_file() and "ipykernel" not in file:
-        return os.path.abspath(file), hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
+        return os.path.abspath(file), sha256_of_source(pathlib.Path(file))
     try:
         text = inspect.getsource(cls)
     except (OSError, TypeError):

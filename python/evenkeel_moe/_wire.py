@@ -8,12 +8,23 @@ import os
 import socket
 import struct
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 __all__ = ["Closed", "Packer", "Wire"]
 
 ALIGNMENT = 64
 LEAST_BYTES = 1 << 16
+
+
+def _encoded(message: Mapping[str, Any]) -> bytes:
+    """A message as JSON. Scalars of numpy and torch are numbers."""
+    return json.dumps(message, allow_nan=False, separators=(",", ":"), default=_number).encode()
+
+
+def _number(value: Any) -> Any:
+    if not hasattr(value, "item"):
+        raise TypeError(f"{value!r} is no number")
+    return value.item()
 
 
 class Closed(Exception):
@@ -53,9 +64,6 @@ class Wire:
     """One connection. Not for several threads at once."""
 
     def __init__(self, connection: socket.socket) -> None:
-        import numpy
-
-        self.numpy = numpy
         self.socket = connection
         self.maps: Dict[int, mmap.mmap] = {}
         self.holders: Dict[int, int] = {}
@@ -64,11 +72,18 @@ class Wire:
         self.places: Dict[int, Tuple[int, int]] = {}
         self.own: Optional[mmap.mmap] = None
 
+    @property
+    def numpy(self) -> Any:
+        """numpy, which takes longer to import than all else: it is there when the first array is needed."""
+        import numpy
+
+        return numpy
+
     # --- messages ---
 
     def send(self, message: Dict[str, Any], packer: Optional[Packer] = None) -> None:
         """Sends a message and the arrays that it has places of."""
-        self._send(message, self._write(packer) if packer is not None and packer.parts else None)
+        self._send(_encoded(message), self._write(packer) if packer is not None and packer.parts else None)
 
     def finish(self, reply: Dict[str, Any], packer: Packer) -> None:
         """Sends the last message of a call. It names the segments in which the class still holds arrays, which the program must not use
@@ -76,10 +91,14 @@ class Wire:
         descriptor = self._write(packer) if packer.parts else None
         packer.known.clear()
         packer.parts.clear()
-        self._send({**reply, "kept": self.release()}, descriptor)
+        kept = self.release()
+        try:
+            data = _encoded({**reply, "kept": kept})
+        except (TypeError, ValueError) as error:  # a number that is not finite, or no number
+            data = _encoded({"error": {"kind": "data", "text": f"{type(error).__name__} in the result: {error}"}, "kept": kept})
+        self._send(data, descriptor)
 
-    def _send(self, message: Dict[str, Any], descriptor: Optional[int]) -> None:
-        data = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+    def _send(self, data: bytes, descriptor: Optional[int]) -> None:
         try:
             head = struct.pack("<I", len(data))
             if descriptor is None:

@@ -240,7 +240,7 @@ TEST(ReplyOnItsWay, OfAnEarlierGroupAnotherRoundOrModelIsRefused) {
 }
 
 TEST(Identities, ALineSaysWhoDiffersInWhat) {
-  const Identity one{"a", "p", "c1", "d1", "b1", "s1", "x1"};
+  const Identity one{"a", "p", "c1", "m1", "d1", "b1", "s1", "x1"};
   auto other = one;
   other.host = "b", other.base = "b2", other.build = "x2";
   EXPECT_TRUE(differences({one, one}).empty());

@@ -10,6 +10,7 @@
 #include "base/plain/log.h"
 #include "base/system/machine.h"
 #include "fed/store/manifest.h"
+#include "methods/described_method.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -27,9 +28,9 @@ struct Part {
   const char* name;
   std::string Identity::*of;
 };
-constexpr std::array kParts = {Part{"config", &Identity::config}, Part{"data", &Identity::data},
-                               Part{"base", &Identity::base}, Part{"sites", &Identity::layout},
-                               Part{"program", &Identity::build}};
+constexpr std::array kParts = {Part{"config", &Identity::config}, Part{"method", &Identity::method},
+                               Part{"data", &Identity::data},     Part{"base", &Identity::base},
+                               Part{"sites", &Identity::layout},  Part{"program", &Identity::build}};
 
 /// Returns the row numbers of all clients, with the indices of their files.
 std::string rows_text(const fed::Shards& shards) {
@@ -39,6 +40,11 @@ std::string rows_text(const fed::Shards& shards) {
     text += '\n';
   }
   return text;
+}
+
+/// Returns the digests of a method in Python.
+std::string method_digest(const methods::MethodEntry& entry) {
+  return entry.described ? digest(record::write(methods::digests_of(entry)).dump()) : "compiled";
 }
 
 }  // namespace
@@ -53,6 +59,7 @@ Identity identity_of(const fed::Experiment& e) {
   return {.host = host_name(),
           .processor = machine::processor_field("model name"),
           .config = digest(e.server.config->text()),
+          .method = method_digest(e.server.config->method.entry()),
           .data = digest(data),
           .base = digest(base),
           .layout = digest(layout_text(e.server.sites)),

@@ -13,14 +13,15 @@ namespace evenkeel::cluster {
 /// Digests of everything that must be equal on all ranks, and the machine that computed them.
 struct Identity {
   std::string host, processor;
-  /// Digests of the settled config; of the rows and their files (data); of the model files (base); of the names and
-  /// sizes of the adapter sites (layout); of the version, LibTorch, compiler and program file (build).
-  std::string config, data, base, layout, build;
+  /// Digests of the settled config; of a method in Python; of the rows and their files (data); of the model files
+  /// (base); of names and sizes of adapter sites (layout); of the version, LibTorch, compiler and program file (build).
+  std::string config, method, data, base, layout, build;
 
   void visit(auto& field) {  // base/format/record.h
     field("host", host);
     field("processor", processor);
     field("config", config);
+    field("method", method);
     field("data", data);
     field("base", base);
     field("layout", layout);

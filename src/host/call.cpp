@@ -18,9 +18,12 @@ Factor factor_in(const JsonView& name) {
   return &lora::LoraFactors::core;
 }
 
-std::vector<double> numbers_in(const JsonView& list) {
+/// Reads a weight for each of several uploads.
+std::vector<double> weights_in(const JsonView& list, size_t uploads) {
   std::vector<double> numbers;
   for (const auto& item : list.items()) numbers.push_back(item.number());
+  list.require(numbers.size() == uploads, " has ", numbers.size(), " weights, expected one for each of ", uploads,
+               " uploads");
   return numbers;
 }
 
@@ -118,7 +121,7 @@ methods::Uploads::WeightsOf Call::part_of_host() {
 
 at::Tensor Call::mean(const JsonView& question) {
   const auto& uploads = *objects_.at<const methods::Uploads*>(question.at("of"));
-  const auto weights = numbers_in(question.at("weights"));
+  const auto weights = weights_in(question.at("weights"), uploads.size());
   if (const auto extra = question.find("extra")) return uploads.mean(extra->string(), weights);
   const auto factor = factor_in(question.at("factor"));
   const auto& site = question.at("site").string();
@@ -128,7 +131,7 @@ at::Tensor Call::mean(const JsonView& question) {
 
 at::Tensor Call::sum(const JsonView& question) {
   const auto& uploads = *objects_.at<const methods::Uploads*>(question.at("of"));
-  return uploads.sum(numbers_in(question.at("weights")), part_of_host());
+  return uploads.sum(weights_in(question.at("weights"), uploads.size()), part_of_host());
 }
 
 at::Tensor Call::gradient_sum(const JsonView& question) const {

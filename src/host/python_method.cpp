@@ -139,7 +139,11 @@ LocalSetup PythonMethod::prepared_by_host(const lora::Payload& download, const C
                                 {"view", to_host(hook.objects(), view)}},
                                of_base);
   hook.results().take_memory(result.at("view"), view);
-  return hook.results().setup(result.at("setup"));
+  auto setup = hook.results().setup(result.at("setup"));
+  const auto top_k = setup.router.top_k, most = view.client.top_k;
+  EK_CHECK(most == 0 || (top_k >= 1 && top_k <= most), kConfig, "hook prepare of ", client_text(view.client),
+           ": top_k is ", top_k, ", allowed: 1 to ", most, ", the client's budget");
+  return setup;
 }
 
 at::Tensor PythonMethod::loss(const char* hook_name, const StepView& step,

@@ -50,6 +50,11 @@ auto value_named(const Table& table, const JsonView& name) {
 
 nn::GateNorm gate_norm_in(const JsonView& name) { return value_named(names(nn::GateNorm{}), name); }
 
+/// Checks that a group of a step has every tensor that the step has. One that a hook took out would train on unchanged.
+void require_all(const JsonView& group, const auto& own) {
+  for (const auto& [name, tensors] : own) group.require(group.has(name), " lacks ", name, ": edit tensors in place");
+}
+
 /// Calls `use` with each tensor of a step that the host has loaded, and its place in shared memory.
 template <typename Use>
 void for_each_loaded(const JsonView& groups, const methods::StepView& step, const Use& use) {
@@ -57,6 +62,7 @@ void for_each_loaded(const JsonView& groups, const methods::StepView& step, cons
     const auto group = groups.find(name);
     if (!group) continue;
     const auto own = trained_factors(step, gradients);
+    require_all(*group, own);
     for (const auto& entry : group->members()) {
       const auto found = own.find(entry.key());
       entry.require(found != own.end(), " is no adapted weight of the step");
@@ -67,7 +73,9 @@ void for_each_loaded(const JsonView& groups, const methods::StepView& step, cons
   for (const auto& [name, gradients] : {std::pair{"extra_parameters", false}, {"extra_gradients", true}}) {
     const auto group = groups.find(name);
     if (!group) continue;
-    const auto own = trained_extras(step, gradients);
+    auto own = trained_extras(step, gradients);
+    std::erase_if(own, [](const auto& entry) { return !entry.second.defined(); });
+    require_all(*group, own);
     for (const auto& entry : group->members()) {
       const auto found = own.find(entry.key());
       entry.require(found != own.end() && found->second.defined(), " is no trained tensor of the step");

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 
+#include "methods/expert_weights.h"
 #include "methods/method_registry.h"
 
 namespace evenkeel::methods {
@@ -21,17 +22,12 @@ namespace {
 using config::EnumName;
 
 enum class Rescaler { kOff, kLearn, kFixed };
-enum class UnusedExpert { kKeep, kMean };
 enum class Frequency { kPerToken, kPerSelection };
 
 constexpr auto names(Rescaler) {
   return std::array{config::EnumName{"off", Rescaler::kOff}, config::EnumName{"learn", Rescaler::kLearn},
                     config::EnumName{"fixed", Rescaler::kFixed}};
 }
-constexpr auto names(UnusedExpert) {
-  return std::array{config::EnumName{"keep", UnusedExpert::kKeep}, config::EnumName{"mean", UnusedExpert::kMean}};
-}
-
 constexpr auto names(Frequency) {
   return std::array{config::EnumName{"per_token", Frequency::kPerToken},
                     config::EnumName{"per_selection", Frequency::kPerSelection}};
@@ -155,19 +151,12 @@ class A3Smoe : public FederatedMethod {
                         const Uploads& uploads) const override {
     if (config_.temperature == 0)
       return with_rescalers(FederatedMethod::aggregate(server, state, round, uploads), round, uploads);
-    auto next = state;
-    TensorMap totals;
-    for (const auto& layer : server.moe_layers)
-      totals[layer] = uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
-        return activation_E(layer, config_, update, weight);
-      });
-    for (auto& [site, factors] : next.global.adapters) {
-      const auto& layer = server.sites.at(site).moe_layer;
-      for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b})
-        factors.*factor =
-            layer.empty() ? uploads.mean(site, factor, round.weights)
-                          : activation_aware(factor, {site, layer, totals.at(layer)}, factors.*factor, round, uploads);
-    }
+    auto next = weighted_by_expert(
+        server, state, round, uploads,
+        [&](const std::string& layer, const ClientUpdate& update, double weight) {
+          return activation_E(layer, config_, update, weight);
+        },
+        config_.unused_expert);
     return with_rescalers(std::move(next), round, uploads);
   }
 
@@ -179,28 +168,10 @@ class A3Smoe : public FederatedMethod {
   }
 
  private:
-  struct ExpertStack {
-    const std::string &site, &layer;
-    const at::Tensor& total_E;  // activation of the layer's experts over all clients
-  };
   ServerState with_rescalers(ServerState next, const RoundView& round, const Uploads& uploads) const {
     if (config_.rescaler == Rescaler::kLearn)
       for (const auto& [name, mean] : mean_rescalers(round, uploads)) next.memory[name] = mean;
     return next;
-  }
-
-  /// Computes sum_c w_ci theta_ci with w_ci = activation_ci / total_i. Experts without any activation get `before` or
-  /// the p-weighted mean.
-  at::Tensor activation_aware(at::Tensor lora::LoraFactors::*factor, const ExpertStack& stack, const at::Tensor& before,
-                              const RoundView& round, const Uploads& uploads) const {
-    const auto used_E = stack.total_E.gt(0);
-    const auto mean = uploads.mean(stack.site, factor, round.weights, [&](const ClientUpdate& update, double weight) {
-      const auto own_E = activation_E(stack.layer, config_, update, weight);
-      return at::where(used_E, own_E / stack.total_E, at::zeros_like(own_E));
-    });
-    if (used_E.all().item<bool>()) return mean;
-    const bool keep = config_.unused_expert == UnusedExpert::kKeep;
-    return at::where(used_E.view({-1, 1, 1}), mean, keep ? before : uploads.mean(stack.site, factor, round.weights));
   }
 
   const Config config_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/plain/files.h"
+
 namespace evenkeel::methods {
 namespace {
 
@@ -121,6 +123,13 @@ std::shared_ptr<const MethodDescription> read_description(const JsonView& view) 
   made->json = view.json();
   make_base(*made);
   return made;
+}
+
+MethodDigests digests_of(const MethodEntry& entry) {
+  if (!entry.described) return {};
+  auto rest = entry.described->json;
+  for (const auto* key : {"file", "sha256"}) rest.erase(key);
+  return {.name = entry.described->name, .source = entry.described->sha256, .description = sha256(rest.dump())};
 }
 
 MethodEntry described_entry(const std::shared_ptr<const MethodDescription>& description, MakeDescribed make) {

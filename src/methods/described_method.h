@@ -58,6 +58,21 @@ struct MethodDescription {
   bool overrides(const std::string& hook) const { return hooks.contains(hook); }
 };
 
+/// What the machines of one run compare of a method in Python. Empty for a compiled method.
+struct MethodDigests {
+  std::string name{};
+  std::string source{};       ///< SHA-256 of the source
+  std::string description{};  ///< SHA-256 of everything else that the class says of itself, but for its path
+
+  bool operator==(const MethodDigests&) const = default;
+  void visit(auto& field) {  // base/format/record.h
+    field("name", name);
+    field("source", source);
+    field("description", description);
+  }
+};
+MethodDigests digests_of(const MethodEntry& entry);
+
 /// Reads a description. \throws the error kind of `view`, naming the place of a value that is missing or wrong
 std::shared_ptr<const MethodDescription> read_description(const JsonView& view);
 

@@ -8,13 +8,13 @@
 namespace evenkeel::methods {
 
 MethodEntry ub_smoe(), a3smoe(), smoe_llb(), hetlora(), flexlora(), flora(), florist(), fedex_lora(), ffa_lora(),
-    fedit(), fed_sb();
+    fedit(), fed_sb(), slimmable_moe();
 
 namespace {
 
 std::deque<MethodEntry>& table() {
   static std::deque<MethodEntry> rows{ub_smoe(), a3smoe(),     smoe_llb(), hetlora(), flexlora(), flora(),
-                                      florist(), fedex_lora(), ffa_lora(), fedit(),   fed_sb()};
+                                      florist(), fedex_lora(), ffa_lora(), fedit(),   fed_sb(),   slimmable_moe()};
   return rows;
 }
 

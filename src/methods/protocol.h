@@ -104,6 +104,15 @@ lora::AdapterState whole_adapter(const ServerState& state);
 /// Selects the factors that receive gradients and optimiser state: A and B, B only, or the core between them.
 enum class Trainable { kAB, kB, kCore };
 
+/// Asks for a second pass over the rows of each step with fewer experts per token K', drawn per step from the powers of
+/// two below the client's K_c. It is trained towards the answer of the step's pass with K_c (K-dropout with
+/// self-distillation): weight temperature^2 KL(softmax(z(K_c) / temperature) || softmax(z(K') / temperature)) of the
+/// logits z of each target, with the same mean as the task loss. z(K_c) has no gradient.
+struct SelfDistillation {
+  double weight = 0;  ///< 0: no such pass
+  double temperature = 1;
+};
+
 /// Describes what a client trains in a round.
 struct LocalSetup {
   lora::AdapterState adapters;  ///< the client's own copy, float32
@@ -114,6 +123,7 @@ struct LocalSetup {
   /// Experts per token of a second forward and backward pass over the rows of each step, whose gradients a step gets as
   /// StepView::reference. It may be above the client's K_c, so it is for studies only. 0: no such pass.
   int64_t reference_top_k = 0;
+  SelfDistillation distillation{};  ///< no such pass for a client with K_c = 1
 };
 
 /// Collects running means that a method reports for a round, such as "pg_share". Names are snake_case.

@@ -38,22 +38,30 @@ at::Tensor CausalLm::target_logprobs(const at::Tensor& hidden_ND, const at::Tens
 
 nn::LossSum CausalLm::loss(const data::PackedBatch& batch, const ForwardOptions& options) const {
   const std::array counts{batch.targets.size(0)};
-  return losses_of(batch, counts, options).front();
+  return losses_of(target_hidden(batch, options), batch, counts, options).front();
 }
 
 std::vector<nn::LossSum> CausalLm::losses(const data::PackedBatch& batch, const ForwardOptions& options) const {
+  return losses(target_hidden(batch, options), batch, options);
+}
+
+at::Tensor CausalLm::target_hidden(const data::PackedBatch& batch, const ForwardOptions& options) const {
+  return nn::engine_of(options.compute).rows(hidden(batch, options), batch.target_rows);
+}
+
+std::vector<nn::LossSum> CausalLm::losses(const at::Tensor& target_hidden_ND, const data::PackedBatch& batch,
+                                          const ForwardOptions& options) const {
   std::vector<int64_t> counts;
   int64_t before = 0;
   for (const auto& end : batch.micro_batch_ends()) counts.push_back(end.targets - std::exchange(before, end.targets));
-  return losses_of(batch, counts, options);
+  return losses_of(target_hidden_ND, batch, counts, options);
 }
 
 /// Returns the summed losses of consecutive groups of targets.
-std::vector<nn::LossSum> CausalLm::losses_of(const data::PackedBatch& batch, std::span<const int64_t> counts,
-                                             const ForwardOptions& options) const {
-  const auto& engine = nn::engine_of(options.compute);
-  return engine.cross_entropies(engine.rows(hidden(batch, options), batch.target_rows), head(), batch.targets, counts,
-                                options.compute, spec().logits_cap);
+std::vector<nn::LossSum> CausalLm::losses_of(const at::Tensor& target_hidden_ND, const data::PackedBatch& batch,
+                                             std::span<const int64_t> counts, const ForwardOptions& options) const {
+  return nn::engine_of(options.compute)
+      .cross_entropies(target_hidden_ND, head(), batch.targets, counts, options.compute, spec().logits_cap);
 }
 
 lora::Sites CausalLm::sites(std::span<const std::string> targets) const {

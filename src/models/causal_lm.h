@@ -133,6 +133,11 @@ class CausalLm {
   /// order
   /// \throws as hidden()
   std::vector<nn::LossSum> losses(const data::PackedBatch& batch, const ForwardOptions& options) const;
+  /// Computes the final hidden states of the rows that have a target. \return [N, D] \throws as hidden()
+  at::Tensor target_hidden(const data::PackedBatch& batch, const ForwardOptions& options) const;
+  /// Computes the same losses from the result of target_hidden() for the same arguments.
+  std::vector<nn::LossSum> losses(const at::Tensor& target_hidden_ND, const data::PackedBatch& batch,
+                                  const ForwardOptions& options) const;
 
   /// Returns every linear layer or stack of experts that an adapter may be added to.
   virtual const lora::Sites& all_sites() const = 0;
@@ -149,8 +154,8 @@ class CausalLm {
   virtual const std::string& config_json() const = 0;
 
  private:
-  std::vector<nn::LossSum> losses_of(const data::PackedBatch& batch, std::span<const int64_t> counts,
-                                     const ForwardOptions& options) const;
+  std::vector<nn::LossSum> losses_of(const at::Tensor& target_hidden_ND, const data::PackedBatch& batch,
+                                     std::span<const int64_t> counts, const ForwardOptions& options) const;
 };
 
 /// Selects the number type in which the base is stored. kCheckpoint keeps the type of each tensor in the file and maps

@@ -16,6 +16,7 @@
 #include "lora/equal_factors.h"
 #include "nn/dense/gradients.h"
 #include "nn/engines/engine_of.h"
+#include "train/distillation.h"
 #include "train/gradient_norm.h"
 #include "train/make_optimizer.h"
 
@@ -163,7 +164,8 @@ class LocalRound {
         view_(work.view),
         training_(training),
         rows_(work.rows, work.view),
-        setup_(method.prepare(work.download, work.view)) {
+        setup_(method.prepare(work.download, work.view)),
+        smaller_top_k_(setup_.router.top_k, work.view) {
     check_budget(setup_, work.view.client);
     trained_ = settled(work.view.sites);
     optimizer_ = make_optimizer(trained_.tensors, training.optimizer, training.compute.engine);
@@ -198,6 +200,7 @@ class LocalRound {
     step_targets_ = 0;
     const auto drawn = draw();
     targets_of_step_ = targets_of(drawn);
+    student_top_k_ = setup_.distillation.weight > 0 ? smaller_top_k_.draw() : 0;
     if (setup_.reference_top_k > 0) find_reference(drawn);
     for (const auto& rows : merged(drawn, training_.merge_tokens)) pass(rows);
     const auto view = step_view();
@@ -308,16 +311,36 @@ class LocalRound {
     auto forward = forward_options();
     forward.routing = std::span(micro_batches_).subspan(before);
     forward.graphs = training_.graphs ? &training_.graphs->passes() : nullptr;
-    const auto losses = model_.losses(batch, forward);
+    const auto answers_ND = model_.target_hidden(batch, forward);
+    const auto losses = model_.losses(answers_ND, batch, forward);
     at::Tensor total;
     for (size_t i = 0; i < losses.size(); ++i) {
       const auto loss = loss_of(losses[i], before + i);
       total = total.defined() ? total + loss : loss;
     }
     (total / static_cast<double>(training_.accumulation)).backward();
+    if (student_top_k_ > 0) distill(own, answers_ND.detach(), losses);
     for (auto& routing : std::span(micro_batches_).subspan(before))
       for (auto& [layer, stats] : routing) stats.router_logits.reset();
     result_.tokens += own.tokens();
+  }
+
+  /// Trains a pass with K' experts per token towards the answers of the pass with K_c. Its routing is not counted.
+  /// \param answers_ND  final hidden states of the targets at K_c, without a graph
+  void distill(const data::PackedBatch& batch, const at::Tensor& answers_ND, const std::vector<nn::LossSum>& losses) {
+    auto forward = forward_options();
+    forward.router.top_k = student_top_k_;
+    forward.router.records_logits = false;
+    std::vector<at::Tensor> weights;
+    for (const auto& loss : losses)
+      weights.push_back(at::full(
+          {loss.count}, setup_.distillation.weight / divisor(loss) / static_cast<double>(training_.accumulation),
+          answers_ND.options()));
+    const auto student_ND = model_.target_hidden(batch, forward);
+    const auto divergences = backward_of_divergence(model_, forward, {answers_ND, student_ND, at::cat(weights)},
+                                                    setup_.distillation.temperature);
+    metrics_.add_sum("distillation_kl", divergences,
+                     at::full_like(divergences, static_cast<double>(student_ND.size(0))));
   }
 
   /// Returns the loss to differentiate for micro-batch `index` of the step, given its task loss.
@@ -368,6 +391,8 @@ class LocalRound {
   const LocalTraining& training_;
   RowOrder rows_;
   methods::LocalSetup setup_;
+  SmallerTopK smaller_top_k_;
+  int64_t student_top_k_ = 0;     // K' of the step; 0: no second pass
   lora::Payload given_;           // used only with a residence
   lora::AdapterState reference_;  // gradients of the step, used only with setup_.reference_top_k
   Trained trained_;

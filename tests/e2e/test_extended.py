@@ -10,7 +10,7 @@ from tiny import CONFIG, PROGRAM, evenkeel, lines, one_line, settings, succeed, 
 
 METHODS = subprocess.run([PROGRAM, "list", "methods"], capture_output=True, text=True, check=True).stdout
 NAMES = [line.split()[0] for line in METHODS.splitlines() if line and line.split()[0] in (
-    "fedit", "ub-smoe", "a3smoe", "smoe-llb", "ffa-lora", "fedex-lora", "fed-sb", "flora", "florist", "flexlora", "hetlora")]
+    "fedit", "ub-smoe", "a3smoe", "smoe-llb", "ffa-lora", "fedex-lora", "fed-sb", "flora", "florist", "flexlora", "hetlora", "slimmable-moe")]
 SAMPLE = [name for name in NAMES if "EVENKEEL_NIGHTLY" in os.environ or name in ("ub-smoe", "flora", "hetlora")]
 ADAPTER = "adapter/adapter_model.safetensors"
 
@@ -29,7 +29,7 @@ def expect_same(out, reference):
 
 
 def test_this_file_lists_all_methods():
-    assert len(NAMES) == 11
+    assert len(NAMES) == 12
 
 
 @pytest.mark.parametrize("method", SAMPLE)

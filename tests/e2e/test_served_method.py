@@ -1,13 +1,16 @@
 """A federation with a method in Python: the server and each node name its file, and the run has the bits of a local one."""
 
+import hashlib
+import pathlib
 import sys
 
 import pytest
 
-from test_federation import Processes, free_port, keygen, node_arguments, run_settings, same_run, wait_for
+from test_federation import Processes, free_port, keygen, node_arguments, run_settings, same_run, wait_for, wait_until
 from tiny import ROOT, started, tiny_model  # noqa: F401
 
 METHOD = f"{ROOT / 'tests/python/methods/ub_smoe.py'}:UbSmoe"
+SOURCE = pathlib.Path(METHOD.split(":")[0])
 FEW = {"clients__count": 2, "clients__budgets": "[0.25, 1.0]"}
 
 
@@ -16,16 +19,29 @@ def python(monkeypatch):
     monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
 
 
-def test_a_served_run_has_the_bits_of_a_local_one(tiny_model, tmp_path):  # noqa: F811
+def both_digests(edited):
+    """The line that refuses a node whose file differs from the server's."""
+    server, own = (hashlib.sha256(file.read_bytes()).hexdigest() for file in (SOURCE, edited))
+    return f"the server's source has sha256 {server}, this node's (edited.py:UbSmoe) {own}"
+
+
+def test_a_served_run_has_the_bits_of_a_local_one_and_refuses_a_node_with_another_file(tiny_model, tmp_path):  # noqa: F811
     done = started("train", "configs/tiny/train.toml", *run_settings(tiny_model, "py-ub-smoe", **FEW), "--method", METHOD,
                    "--out", tmp_path / "local", "--quiet")
     assert done.returncode == 0, done.stderr
     keys, address, log = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
+    edited = tmp_path / "edited.py"
+    edited.write_text(SOURCE.read_text() + "# another line\n")
     with Processes() as processes:
         server = processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "py-ub-smoe", **FEW), "--method", METHOD,
                                  "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=log)
-        for key in keys:
-            processes.start(*node_arguments(key, tiny_model, address, "--method", METHOD), log=tmp_path / f"{key.stem}.log")
+        refused = processes.start(*node_arguments(keys[1], tiny_model, address, "--method", f"{edited}:UbSmoe"), log=tmp_path / "edited.log")
+        processes.start(*node_arguments(keys[0], tiny_model, address, "--method", METHOD), log=tmp_path / "site-0.log")
+        assert wait_for(refused, tmp_path / "edited.log") == 1
+        told = both_digests(edited)
+        assert told in (tmp_path / "edited.log").read_text()
+        wait_until(lambda: told in log.read_text(), log)
+        processes.start(*node_arguments(keys[1], tiny_model, address, "--method", METHOD), log=tmp_path / "site-1.log")
         assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
     same_run(tmp_path / "local", tmp_path / "run")
     assert "how many tokens chose each expert" in (tmp_path / "site-0.log").read_text()

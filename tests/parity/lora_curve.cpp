@@ -2,7 +2,8 @@
 /// federation.
 /// Usage: lora_curve MODEL ADAPTER JOB.json OUT
 /// JOB: {"targets": [names], "alpha": a, "rank": r, "optimizer": {"lr", "weight_decay", and "betas", "eps" of AdamW or
-///       "momentum" of SGD}, "max_grad_norm": limit, 0: none, "engine": "kernels" or "aten",
+///       "momentum" of SGD}, "distillation": {"top_k": K', "weight", "temperature"} or absent,
+///       "max_grad_norm": limit, 0: none, "engine": "kernels" or "aten",
 ///       "batches": [[{"ids": [..], "first_target": n}, ..], ..]}, one optimiser step per batch.
 /// OUT/losses.json, OUT/gradients (of the first step) and OUT/adapter (after the last), both in PEFT's layout.
 #include <ATen/ATen.h>
@@ -15,6 +16,7 @@
 #include "models/causal_lm.h"
 #include "nn/engines/engine_of.h"
 #include "other_families.h"
+#include "train/distillation.h"
 #include "train/gradient_norm.h"
 #include "train/make_optimizer.h"
 
@@ -59,6 +61,17 @@ lora::AdapterState gradients_of(const lora::AdapterState& adapters) {
   return gradients;
 }
 
+/// Adds the gradient of weight tau^2 KL(p(K) || p(K')), averaged over targets.
+void distill(const models::CausalLm& model, const data::PackedBatch& batch, models::ForwardOptions forward,
+             const at::Tensor& teacher_ND, const Json& job) {
+  forward.router.top_k = job.at("top_k");
+  const auto weight = job.at("weight").get<double>() / static_cast<double>(teacher_ND.size(0));
+  train::backward_of_divergence(
+      model, forward,
+      {teacher_ND, model.target_hidden(batch, forward), at::full({teacher_ND.size(0)}, weight, teacher_ND.options())},
+      job.at("temperature"));
+}
+
 void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs::path& job_file, const fs::path& out) {
   const auto model = models::load_model(model_folder);
   const Json job = load_json(job_file);
@@ -77,9 +90,12 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
   std::vector<double> losses;
   for (const auto& rows : job.at("batches")) {
     const auto batch = batch_of(rows);
-    const nn::LossSum loss = model->loss(data::pack(batch), forward);
+    const auto packed = data::pack(batch);
+    const auto hidden_ND = model->target_hidden(packed, forward);
+    const nn::LossSum loss = model->losses(hidden_ND, packed, forward).front();
     const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
     mean.backward();
+    if (job.contains("distillation")) distill(*model, packed, forward, hidden_ND.detach(), job.at("distillation"));
     if (losses.empty()) lora::save_peft_adapter(out / "gradients", gradients_of(adapters), sites, options);
     losses.push_back(mean.item<double>());
     if (max_norm > 0) train::clip_gradient_norm(leaves, max_norm, nn::engine_of(engine).step());

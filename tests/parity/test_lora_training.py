@@ -47,3 +47,9 @@ def test_twenty_steps_of_each_optimiser_with_a_limited_norm_follow_torch(optimiz
     base = random_model(seed=51, **MODELS[name])
     changes = {"optimizer": optimizer} if optimizer else {}
     assert_twenty_steps_agree(base, TARGETS if name == "plain" else TARGETS[:-1], tmp_path, seed=53, learns=0.95, max_grad_norm=0.3, engine=engine, **changes)
+
+
+@pytest.mark.parametrize("name, top_k, weight, temperature", [("plain", 1, 1.0, 1.0), ("renormalised, clipped, tied", 2, 0.7, 2.5)])
+def test_twenty_steps_with_distillation_towards_the_own_answer_follow_torch(name, top_k, weight, temperature, tmp_path):
+    base = random_model(seed=51, **MODELS[name])
+    assert_twenty_steps_agree(base, TARGETS, tmp_path, seed=53, learns=0.95, distillation={"top_k": top_k, "weight": weight, "temperature": temperature})

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from jobs import answer  # noqa: E402
 from reference import (a3smoe, common, fed_sb, fedex_lora, fedit, ffa_lora, flexlora, flora, florist, hetlora,  # noqa: E402
-                       smoe_llb, ub_smoe)
+                       slimmable_moe, smoe_llb, ub_smoe)
 
 LAYER, EXPERTS, K_MAX, LR, ALPHA, RANK = "moe", 4, 3, 0.01, 6.0, 5
 SITES = {"q": {"experts": 0, "in": 7, "out": 9, "moe_layer": ""},
@@ -88,7 +88,7 @@ def server_step(folder, method, federation_, dtype, toml="", extras=None, client
     for index, (client, weight) in enumerate(zip(clients, weights)):
         more = {f"{LAYER}.counts": client["counts"][LAYER].astype(np.int32),
                 f"{LAYER}.tokens": np.array(client["tokens"][LAYER], dtype=np.int32),
-                "rank": np.array(client["rank"], dtype=np.int32)}
+                "rank": np.array(client["rank"], dtype=np.int32), **{f"{layer}.share": s for layer, s in client.get("share", {}).items()}}
         path = write_payload(folder / f"upload-{index}.safetensors", client["sites"], upload_dtype, more, only)
         uploads.append({"id": index, "top_k": client["top_k"], "rank": client.get("budget_rank", client["rank"]),
                         "weight": weight, "steps": client["steps"], "file": path})
@@ -145,6 +145,24 @@ def test_server_step_of_methods_that_average_factors_equals_the_reference(tmp_pa
     ours = sites_in(out, "adapter/")
     for key in ("a", "b"):
         assert_same({n: s[key] for n, s in ours.items()}, {n: s[key] for n, s in expected.items()}, tolerance)
+
+
+@pytest.mark.parametrize("seed,ranks", ROUNDS)
+@pytest.mark.parametrize("mass", ["steps", "tokens", "gates"])
+def test_server_step_of_slimmable_moe_equals_the_reference(tmp_path, precision, seed, ranks, mass):
+    dtype, tolerance = precision
+    state, clients, weights = federation(seed, ranks)
+    draw = np.random.default_rng(seed)
+    for client in clients:
+        share = draw.uniform(0, 1 / EXPERTS, EXPERTS).astype(np.float32)
+        share[2] = 0  # an unused expert
+        client["share"] = {LAYER: share}
+    out = server_step(tmp_path, "slimmable-moe", (state, clients, weights), dtype, f'expert_mass = "{mass}"')
+    expected = slimmable_moe.aggregate(state, clients, weights, options_of())["sites"]
+    ours = sites_in(out, "adapter/")
+    for key in ("a", "b"):
+        assert_same({n: s[key] for n, s in ours.items()}, {n: s[key] for n, s in expected.items()}, tolerance)
+        np.testing.assert_array_equal(ours["up"][key][2], state["sites"]["up"][key][2].astype(dtype))
 
 
 @pytest.mark.parametrize("seed,ranks", ROUNDS)

@@ -52,6 +52,20 @@ def fill_adapters(model, seed):
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
 
 
+def distill(model, batch, teacher, top_k, weight, temperature):
+    """Adds the gradient of weight tau^2 KL(p(K) || p(K')), averaged over targets. teacher: logits with the model's own K."""
+    routers = [module for module in model.modules() if hasattr(module, "top_k")]
+    own = [router.top_k for router in routers]
+    for router in routers:
+        router.top_k = top_k
+    student = model(**batch, use_cache=False).logits
+    for router, k in zip(routers, own, strict=True):
+        router.top_k = k
+    targets = batch["labels"][:, 1:] != -100
+    p, q = (torch.log_softmax(logits[:, :-1][targets] / temperature, -1) for logits in (teacher, student))
+    (weight * temperature ** 2 * (p.exp() * (p - q)).sum(-1).mean()).backward()
+
+
 def train(model, job):
     """Returns (losses, gradients of the first step by parameter name)."""
     adapted = {name: p for name, p in model.named_parameters() if "lora_" in name}
@@ -61,8 +75,12 @@ def train(model, job):
     losses, gradients = [], {}
     for rows in job["batches"]:
         optimizer.zero_grad()
-        loss = model(**padded(rows), use_cache=False).loss
+        batch = padded(rows)
+        output = model(**batch, use_cache=False)
+        loss = output.loss
         loss.backward()
+        if "distillation" in job:
+            distill(model, batch, output.logits.detach(), **job["distillation"])
         # Some families do not run experts without a token; in OLMoE they have gradient zero
         for parameter in adapted.values():
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -5,11 +5,10 @@ import pathlib
 import sys
 
 import pytest
-from safetensors.numpy import load_file
-
 from tiny import started
 
 METHODS = pathlib.Path(__file__).resolve().parent / "methods"
+MOMENTUM = f"{METHODS / 'momentum.py'}:ServerMomentum"
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "docs/examples/method"
 CONFIG = """
 name = "own"
@@ -19,10 +18,9 @@ lora = { rank = 3, alpha = 6 }
 data = { task = "builtin", limit = 40 }
 clients = { count = 4, budgets = [0.125, 0.25, 0.5, 1.0] }
 method = { name = "fedit" }
-train = { rounds = 3, local_epochs = 0.5, batch_size = 2, accumulation = 2, optimizer = { lr = 5e-3 } }
-evaluate = { tasks = ["builtin:routines"], budgets = [1.0], limit = 2, max_new_tokens = 4, as_exported = false }
+train = { rounds = 2, local_epochs = 0.5, batch_size = 2, accumulation = 2, optimizer = { lr = 5e-3 } }
+evaluate = { tasks = ["builtin:routines"], budgets = [1.0], limit = 2, max_new_tokens = 4, every = 2, as_exported = false }
 """
-ENVIRONMENT = {"EVENKEEL_PYTHON": sys.executable}
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +29,30 @@ def python(monkeypatch):
     monkeypatch.setenv("EVENKEEL_PYTHON", sys.executable)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def config(tmp_path_factory):
     """Returns the file of CONFIG."""
     file = tmp_path_factory.mktemp("config") / "own.toml"
     file.write_text(CONFIG)
     return file
+
+
+@pytest.fixture(scope="session")
+def fedit(config, tmp_path_factory):
+    """Returns the folder of a run of CONFIG. Nothing may write there."""
+    out = tmp_path_factory.mktemp("fedit") / "run"
+    succeeded(config, out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def momentum(config, tmp_path_factory):
+    """Returns the folder of a run with server momentum of 0.9, whose class is in a file. Nothing may write there."""
+    out = tmp_path_factory.mktemp("momentum") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVENKEEL_PYTHON", sys.executable)
+        succeeded(config, out, method=MOMENTUM)
+    return out
 
 
 
@@ -56,6 +72,8 @@ def adapter(out):
 
 
 def tensors(out):
+    from safetensors.numpy import load_file
+
     return load_file(out / "adapter/adapter_model.safetensors")
 
 

@@ -9,33 +9,23 @@ import subprocess
 import sys
 import time
 
+import numpy
 import pytest
 
-from own_method import METHODS, adapter, config, python, records, succeeded, train  # noqa: F401
+import evenkeel_moe as ek
+from evenkeel_moe._objects import Step, places
+from evenkeel_moe._source import sha256_of_source
+from evenkeel_moe._wire import _encoded
+from own_method import METHODS, adapter, python, records, succeeded, train  # noqa: F401
 from tiny import PROGRAM, one_line, started
 
 MOMENTUM = METHODS / "momentum.py"
 
 
-@pytest.fixture(scope="module")
-def fedit(config, tmp_path_factory):
-    out = tmp_path_factory.mktemp("fedit") / "run"
-    succeeded(config, out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def momentum(config, tmp_path_factory):
-    out = tmp_path_factory.mktemp("momentum") / "run"
-    os.environ["EVENKEEL_PYTHON"] = sys.executable
-    succeeded(config, out, method=f"{MOMENTUM}:ServerMomentum")
-    return out
-
-
 def test_without_momentum_the_adapter_has_the_bits_of_fedit(config, fedit, momentum, tmp_path):
     succeeded(config, tmp_path / "run", "--set", "method.server-momentum.momentum=0", method=f"{MOMENTUM}:ServerMomentum")
     assert adapter(tmp_path / "run") == adapter(fedit) != adapter(momentum)
-    assert [record["diagnostics"]["velocity_norm"] > 0 for record in records(momentum)] == [True] * 3
+    assert [record["diagnostics"]["velocity_norm"] > 0 for record in records(momentum)] == [True] * 2
 
 
 def test_the_run_folder_holds_the_source_and_the_options(momentum):
@@ -49,9 +39,9 @@ def test_the_run_folder_holds_the_source_and_the_options(momentum):
 
 def test_a_stopped_run_resumes_to_the_same_bits(config, momentum, tmp_path):
     method = f"{MOMENTUM}:ServerMomentum"
-    succeeded(config, tmp_path / "run", "--set", "train.rounds=2", method=method)
-    one_line(train(config, tmp_path / "run", "--resume", "--set", "train.rounds=3"), "server-momentum", "--method", MOMENTUM)
-    succeeded(config, tmp_path / "run", "--resume", "--set", "train.rounds=3", method=method)
+    succeeded(config, tmp_path / "run", "--set", "train.rounds=1", method=method)
+    one_line(train(config, tmp_path / "run", "--resume", "--set", "train.rounds=2"), "server-momentum", "--method", MOMENTUM)
+    succeeded(config, tmp_path / "run", "--resume", "--set", "train.rounds=2", method=method)
     assert adapter(tmp_path / "run") == adapter(momentum)
 
 
@@ -92,11 +82,37 @@ def test_a_changed_source_is_refused_unless_told(config, tmp_path):
     ("Returns", ["returned NoneType, expected ServerState"]),
 ])
 def test_a_hook_that_fails_is_one_line_and_the_last_commit_stays(config, tmp_path, name, words):
-    done = train(config, tmp_path / "run", "--set", "evaluate.every=0", method=f"{MOMENTUM}:{name}")
+    done = train(config, tmp_path / "run", "--set", "evaluate.every=0", "--set", "train.local_epochs=0.1", method=f"{MOMENTUM}:{name}")
     one_line(done, *words)
     assert ("Traceback" in done.stderr) == (name in ("Raises", "Returns"))
     assert len(records(tmp_path / "run")) == 1
     assert started("status", tmp_path / "run").returncode == 0
+
+
+@pytest.mark.parametrize("name, words", [
+    ("KeepsNoGradient", ["hook edit_gradients of client 0", "gradients lacks", "edit tensors in place"]),
+    ("UsesMoreExperts", ["hook prepare of client 0", "top_k is 8, allowed: 1 to 1"]),
+    ("UsesAnyNumberOfExperts", ["top_k is 0, allowed: 1 to 1"]),
+    ("OneWeight", ["hook aggregate of round 1", "has 1 weights, expected one for each of 4 uploads"]),
+    ("ScalesByNothing", ["hook prepare of client 0", "ValueError in the result"]),
+])
+def test_what_a_hook_may_not_do_is_one_line(config, tmp_path, name, words):
+    one_line(train(config, tmp_path / "run", "--set", "train.rounds=1", "--set", "train.local_epochs=0.1", method=f"{MOMENTUM}:{name}"), *words)
+
+
+def test_numbers_that_are_not_finite_and_other_names_are_refused_where_they_are_given():
+    with pytest.raises(ValueError, match="the loss is nan"):
+        ek.Loss(float("nan"))
+    step = Step.__new__(Step)
+    step._metrics = []
+    for name, value, weight in [("Share", 1, 1), ("a share", 1, 1), ("share", float("inf"), 1), ("share", 1, 0)]:
+        with pytest.raises(ValueError, match=f"metric '?{name}"):
+            step.add_metric(name, value, weight)
+    step.add_metric("share_1", numpy.float32(0.5))
+    assert step._metrics == [["share_1", 0.5, 1.0]]
+    with pytest.raises(TypeError, match="a name of a tensor is 3, expected a str"):
+        places({3: numpy.zeros(2)}, None)
+    assert _encoded({"top_k": numpy.int64(2)}) == b'{"top_k":2}'
 
 
 @pytest.mark.parametrize("method, words", [
@@ -147,3 +163,21 @@ def test_an_interrupted_run_stops_and_its_host_with_it(config, tmp_path):
             break
         time.sleep(0.02)
     assert not pathlib.Path(f"/proc/{host}").exists()
+
+
+def test_the_digest_of_a_source_is_over_the_modules_beside_it_too(tmp_path):
+    own, helper = tmp_path / "own.py", tmp_path / "helper.py"
+    own.write_text("import json\nfrom evenkeel_moe import Method\n")
+    assert sha256_of_source(own) == hashlib.sha256(own.read_bytes()).hexdigest()
+    (tmp_path / "package").mkdir()
+    for text, file in [("import helper", helper), ("from helper import X", helper), ("def hook():\n    import helper as h", helper),
+                       ("from package.part import X", tmp_path / "package/part.py"), ("from package import part", tmp_path / "package/part.py")]:
+        own.write_text(text + "\n")
+        digests = []
+        for content in ("X = 1\n", "X = 2\n"):
+            file.write_text(content)
+            digests.append(sha256_of_source(own))
+        assert digests[0] != digests[1] != hashlib.sha256(own.read_bytes()).hexdigest(), text
+    helper.write_text("import own\n")
+    own.write_text("import helper\n")
+    assert len(sha256_of_source(own)) == 64  # a circle ends

@@ -9,7 +9,7 @@
 namespace evenkeel::flower {
 namespace {
 
-constexpr std::string_view kRounds = "train.rounds", kTemplate = "chat template";
+constexpr std::string_view kRounds = "train.rounds", kTemplate = "chat template", kMethod = "source of the method";
 
 /// The keys that may change, or the beginnings of such keys. A node's own budget, rank and rows are agreed on
 /// separately (AgreedTerms), so the lists of all clients may change.
@@ -72,6 +72,7 @@ config::Values agreed_keys(const Offer& offer) {
     return !deals && may_change(entry.first, offer.client);
   });
   keys[std::string(kTemplate)] = sha256(offer.chat_template);
+  if (!offer.method.name.empty()) keys[std::string(kMethod)] = offer.method.source;
   return keys;
 }
 

@@ -36,8 +36,9 @@ struct AgreedTerms {
   }
 };
 
-/// Returns the keys of an offer that may not change and their values, with train.rounds and, under "chat template", the
-/// SHA-256 of the template's text. \throws kConfig when the offer's config cannot be read
+/// Returns the keys of an offer that may not change and their values, with train.rounds, the SHA-256 of the chat
+/// template's text, and that of the source of a method in Python.
+/// \throws kConfig when the offer's config cannot be read
 config::Values agreed_keys(const Offer& offer);
 
 /// Lists the keys whose values differ as "key is VALUE, agreed on: VALUE". More rounds than before are not listed.

@@ -9,6 +9,7 @@
 
 #include "fed/round/server.h"
 #include "flower/federation/content_digests.h"
+#include "methods/described_method.h"
 
 namespace evenkeel::flower {
 
@@ -30,6 +31,8 @@ struct Offer {
   ContentDigests content{};
   /// The number of rounds that the server has committed. After a return to an earlier round it is less than before.
   int64_t round = 0;
+  /// The server's method where it is a class in Python. A node whose class differs does not join.
+  methods::MethodDigests method{};
 
   void visit(auto& field) {  // see base/format/record.h; so are the other visit() here
     field("run", run);
@@ -43,6 +46,7 @@ struct Offer {
     field.optional("examples", examples);
     field.optional("content", content);
     field.optional("round", round);
+    field.optional("method", method);
   }
 };
 

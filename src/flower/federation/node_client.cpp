@@ -16,6 +16,7 @@
 #include "fed/run/make_experiment.h"
 #include "flower/federation/agreed_run.h"
 #include "flower/federation/budget_proposal.h"
+#include "flower/federation/method_check.h"
 #include "flower/federation/offered_config.h"
 #include "flower/federation/own_content.h"
 #include "flower/federation/own_rows.h"
@@ -298,7 +299,9 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   auto offer = read_header<Offer>(envelope.header, "the server's offer");
   EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
   check_fields(envelope.header, record::write(offer).dump());
+  if (!offer.method.name.empty()) require_same_method(offer.method);
   auto config = node_config(offer, options_);
+  require_same_kind(offer.method, config->method.entry());
   require_agreed_config(options_.agreed, config, offer.client);
   config = with_agreed_items(config, options_);
   config = config.with([&](fed::ExperimentConfig& values) {

@@ -74,6 +74,7 @@ class NodeGives : public testing::SmallRun {
                 .base = {},
                 .sites = sites_digest(e.server.sites)};
     offer.round = round;
+    offer.method = methods::digests_of(e.server.config->method.entry());
     return offer;
   }
 

@@ -182,6 +182,7 @@ class Serving {
     Offer offer{.run = {}, .config = offered_text(server.config), .base = base_, .sites = sites_digest(server.sites)};
     offer.chat_template = prompts_.chat_template;
     offer.named_tokens = prompts_.named_tokens;
+    offer.method = methods::digests_of(server.config->method.entry());
     return offer;
   }
 

@@ -1,4 +1,4 @@
-"""Implements eleven federated LoRA methods in plain numpy float64, as a reference.
+"""Implements twelve federated LoRA methods in plain numpy float64, as a reference.
 
 A site is a pair of LoRA factors with its scaling: dense factors (a [r, in], b [out, r]) or one pair per expert
 (a [E, r, in], b [E, out, r]). It adds scaling * b @ a to the weight. Fed-SB has a square core: scaling * b @ core @ a.

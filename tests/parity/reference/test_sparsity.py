@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from . import a3smoe, common, fedit, smoe_llb, ub_smoe
+from . import a3smoe, common, fedit, slimmable_moe, smoe_llb, ub_smoe
 from .random_rounds import OPTIONS, close, homogeneous, numeric_gradient, rng
 
 # ---- A3SMoE
@@ -60,6 +60,31 @@ def test_a3smoe_permuted_experts_permute_the_result():
 
 def test_a3smoe_output_scale():
     assert [a3smoe.output_scale(2, {"a3_rescaler": r}) for r in ("off", "learn", "fixed")] == [1, 1, 4]
+
+
+# ---- Slimmable MoE
+
+def test_slimmable_moe_with_shares_of_tokens_is_a3smoe():
+    state, clients, weights = homogeneous(3)
+    for client in clients:
+        client["share"] = {layer: counts / client["tokens"][layer] for layer, counts in client["counts"].items()}
+    ours, theirs = (m.aggregate(state, clients, weights, OPTIONS)["sites"]["up"] for m in (slimmable_moe, a3smoe))
+    close(ours["a"], theirs["a"])
+    close(ours["b"], theirs["b"])
+
+
+def test_slimmable_moe_shares():
+    close(slimmable_moe.share_of_steps([[3, 0, 1], [1, 0, 0]]), [1, 0, 0.5])
+    close(slimmable_moe.share_of_gates(np.array([[np.log(3), 0, -9], [0, 5, -9]]), 1), [0.5, 0.5, 0])
+    close(slimmable_moe.share_of_gates(np.array([[np.log(3), 0, -9]]), 2), [0.75, 0.25, 0])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_slimmable_moe_divergence_has_its_gradient(temperature):
+    teacher, student = rng(3).standard_normal((2, 4, 5))
+    value, gradient = slimmable_moe.divergence(teacher, student, temperature)
+    assert value > 0 and slimmable_moe.divergence(teacher, teacher, temperature)[0] == 0
+    close(gradient, numeric_gradient(lambda: slimmable_moe.divergence(teacher, student, temperature)[0], student), 1e-6)
 
 
 # ---- SMoE-LLB

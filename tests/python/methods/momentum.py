@@ -103,3 +103,35 @@ class OneByOne(ek.Method):
 
     def aggregate(self, server, state, round, uploads):
         return [upload.steps for upload in uploads]
+
+
+class KeepsNoGradient(ek.Method):
+    def edit_gradients(self, step):
+        step.gradients.clear()
+
+
+class UsesMoreExperts(ek.Method):
+    def prepare(self, download, view):
+        setup = super().prepare(download, view)
+        setup.top_k = 8
+        return setup
+
+
+class UsesAnyNumberOfExperts(ek.Method):
+    def prepare(self, download, view):
+        setup = super().prepare(download, view)
+        setup.top_k = 0
+        return setup
+
+
+class OneWeight(ek.Method):
+    def aggregate(self, server, state, round, uploads):
+        uploads.mean(next(iter(state.adapters)), "a", [1.0])
+        return state
+
+
+class ScalesByNothing(ek.Method):
+    def prepare(self, download, view):
+        setup = super().prepare(download, view)
+        next(iter(setup.adapters.values())).scaling = numpy.float64("nan")
+        return setup

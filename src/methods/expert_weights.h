@@ -1,0 +1,27 @@
+/// \file  Averages stacks of experts with a weight for each expert of each client, for methods of which clients report
+/// how much they used an expert. Dimension name: E experts.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "methods/method.h"
+
+namespace evenkeel::methods {
+
+/// Returns how much a client's factors of the experts of a layer weigh, before division by the sum over clients: [E]
+/// float64, 0 or more. The argument `weight` is the client's p_c.
+using ExpertWeights = std::function<at::Tensor(const std::string& layer, const ClientUpdate& update, double weight)>;
+
+/// Says what becomes of an expert that has no weight on any client.
+enum class UnusedExpert { kKeep, kMean };
+constexpr auto names(UnusedExpert) {
+  return std::array{config::EnumName{"keep", UnusedExpert::kKeep}, config::EnumName{"mean", UnusedExpert::kMean}};
+}
+
+/// Returns the state with new factors: Theta_i = sum_c w_ci Theta_ci of each expert i, where the weights w_ci are
+/// divided by their sum over clients, and sum_c p_c Theta_c of everything else.
+ServerState weighted_by_expert(const ServerView& server, const ServerState& state, const RoundView& round,
+                               const Uploads& uploads, const ExpertWeights& weights, UnusedExpert unused);
+
+}  // namespace evenkeel::methods
