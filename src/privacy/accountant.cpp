@@ -87,11 +87,11 @@ int64_t Accountant::remaining(const Event& event, const Budget& budget, int64_t 
   return low;
 }
 
-double least_noise(double sampling, int64_t times, const Budget& budget, Orders orders) {
+double least_noise(double sampling, int64_t times, const Budget& budget, const Accountant& before) {
   constexpr double kTolerance = 1e-6;
   check_budget(budget, "privacy");
   const auto fits = [&](double noise) {
-    return !Accountant(orders).would_exceed({.noise = noise, .sampling = sampling}, times, budget);
+    return !before.would_exceed({.noise = noise, .sampling = sampling}, times, budget);
   };
   EK_CHECK(fits(kMostNoise), kConfig, "privacy: no noise multiplier up to ", kMostNoise, " keeps ", times,
            " releases within epsilon ", budget.epsilon, " at delta ", budget.delta,

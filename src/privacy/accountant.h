@@ -44,7 +44,9 @@ class Accountant {
 };
 
 /// Returns the least noise multiplier for which `times` events with a sampling probability fit into the budget, rounded
-/// up by at most 1e-6 of itself. \throws kConfig when even kMostNoise does not suffice
-double least_noise(double sampling, int64_t times, const Budget& budget, Orders orders = Orders::kEnforced);
+/// up by at most 1e-6 of itself.
+/// \param before  what was released already
+/// \throws kConfig when even kMostNoise does not suffice
+double least_noise(double sampling, int64_t times, const Budget& budget, const Accountant& before = Accountant());
 
 }  // namespace evenkeel::privacy

@@ -132,7 +132,17 @@ TEST(LeastNoise, FitsTheBudgetAndLittleLessDoesNot) {
     EXPECT_FALSE(Accountant().would_exceed({.noise = noise, .sampling = of.q}, of.times, budget));
     EXPECT_TRUE(Accountant().would_exceed({.noise = noise * (1 - 2e-6), .sampling = of.q}, of.times, budget));
   }
-  EXPECT_NEAR(least_noise(0.1, 100, {8, 1e-6}, Orders::kAll), 1.05984, 1e-5);
+  EXPECT_NEAR(least_noise(0.1, 100, {8, 1e-6}, Accountant(Orders::kAll)), 1.05984, 1e-5);
+}
+
+TEST(LeastNoise, KeepsWhatIsLeftOfABudget) {
+  const Budget budget{8, 1e-6};
+  Accountant before;
+  before.add({.noise = 1, .sampling = 0.1}, 30);
+  const double noise = least_noise(0.2, 40, budget, before);
+  EXPECT_FALSE(before.would_exceed({.noise = noise, .sampling = 0.2}, 40, budget));
+  EXPECT_TRUE(before.would_exceed({.noise = noise * (1 - 2e-6), .sampling = 0.2}, 40, budget));
+  EXPECT_GT(noise, least_noise(0.2, 40, budget));
 }
 
 TEST(LeastNoise, RefusesABudgetThatNoNoiseKeeps) {

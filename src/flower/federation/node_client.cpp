@@ -16,6 +16,7 @@
 #include "fed/run/make_experiment.h"
 #include "flower/federation/agreed_run.h"
 #include "flower/federation/budget_proposal.h"
+#include "flower/federation/node_privacy.h"
 #include "flower/federation/offered_config.h"
 #include "flower/federation/own_content.h"
 #include "flower/federation/own_rows.h"
@@ -222,6 +223,9 @@ struct NodeClient::Joined {
   }
 };
 
+NodeClient::NodeClient(NodeClientOptions options)
+    : options_(std::move(options)), ledger_(open_ledger(options_)), record_(options_.folder) {}
+
 void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
   const bool laden =
       envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
@@ -299,6 +303,9 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
   check_fields(envelope.header, record::write(offer).dump());
   auto config = node_config(offer, options_);
+  EK_CHECK(config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
+           "the run's [privacy] is simulated and protects no node: an operator switches it on (node --privacy-epsilon)");
+  if (ledger_) require_can_be_private(config);
   require_agreed_config(options_.agreed, config, offer.client);
   config = with_agreed_items(config, options_);
   config = config.with([&](fed::ExperimentConfig& values) {
@@ -323,12 +330,25 @@ Envelope NodeClient::consider(const Envelope& envelope) {
                   std::move(agreed));
 }
 
+std::string NodeClient::make_private(Joined& joined, const methods::ClientProfile& self) {
+  if (!ledger_) return {};
+  auto& context = joined.experiment.fabric.context;
+  const PrivateRun run{.run = joined.offer.run,
+                       .config = context.config,
+                       .rows = static_cast<int64_t>(self.examples),
+                       .content = joined.content};
+  const auto privacy = std::make_shared<NodePrivacy>(ledger_, options_.privacy, run, *context.shared);
+  context.privacy = privacy;
+  return concat("; ", privacy->summary());
+}
+
 /// Accepts an offer whose config, base and rows are right.
 Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun agreed) {
   auto& [offer, terms, experiment, tests, content] = joined;
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
   require_as_joined(offer, self);
-  if (options_.on_agreement) options_.on_agreement(joined.summary(self, options_.limits));
+  const auto privacy = make_private(joined, self);
+  if (options_.on_agreement) options_.on_agreement(joined.summary(self, options_.limits) + privacy);
   terms.budget = self.budget;
   terms.examples = static_cast<int64_t>(self.examples);
   agreed.agree(std::move(terms), offer, !options_.agreed.empty());
