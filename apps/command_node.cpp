@@ -33,6 +33,7 @@ struct NodeFlags {
   double poll = 0.5, round_seconds = 600;
   bool insecure = false, once = false;
   flower::OwnerLimits limits;
+  flower::NodePrivacyOptions privacy;
 };
 
 std::optional<double> budget_of(const std::string& text) {
@@ -117,6 +118,7 @@ flower::NodeClientOptions client_of(const NodeFlags& flags) {
           .folder = kept.memory,
           .adapters = kept.adapters,
           .agreed = flags.agreed,
+          .privacy = flags.privacy,
           .limits = flags.limits,
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
@@ -162,6 +164,19 @@ void add_limits(CLI::App& command, flower::OwnerLimits& limits) {
                    "also send the scores of single rows to a run whose evaluate.items is true");
 }
 
+/// Adds the flags by which a node's owner makes its training private for single rows.
+void add_privacy(CLI::App& command, flower::NodePrivacyOptions& privacy) {
+  command.add_option("--privacy-epsilon", privacy.epsilon,
+                     "differential privacy of each training row, also towards the server: the budget of all runs "
+                     "together, with --privacy-delta and --privacy-clip");
+  command.add_option("--privacy-delta", privacy.delta, "probability with which it may fail; below 1 / rows");
+  command.add_option("--privacy-clip", privacy.clip, "largest norm of the gradient of one row over all trained values");
+  command.add_option("--privacy-lot", privacy.lot, "expected rows per step (default: rows per step of the run)");
+  command.add_option("--privacy-noise", privacy.noise,
+                     "standard deviation of the noise divided by the clip (default: the least that keeps all rounds of "
+                     "a run within the budget)");
+}
+
 }  // namespace
 
 void add_node_command(CLI::App& program) {
@@ -194,6 +209,7 @@ void add_node_command(CLI::App& program) {
   command->add_option("--agreed", flags->agreed,
                       "a config: a run that trains otherwise, or whose scores show other things, is refused");
   add_limits(*command, flags->limits);
+  add_privacy(*command, flags->privacy);
   flags->method.add_to(*command, "where the server's run uses it; a server sends no code");
   command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
   command->add_option("--adapters", flags->adapters,

@@ -25,6 +25,7 @@ void add_doctor_command(CLI::App& program);
 void add_serve_command(CLI::App& program);
 void add_node_command(CLI::App& program);
 void add_keygen_command(CLI::App& program);
+void add_privacy_command(CLI::App& program);
 void add_status_command(CLI::App& program);
 void add_study_command(CLI::App& program);
 void add_completion_command(CLI::App& program);

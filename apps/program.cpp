@@ -83,6 +83,7 @@ int run(int argc, char** argv) {
   add_serve_command(program);
   add_node_command(program);
   add_keygen_command(program);
+  add_privacy_command(program);
   add_status_command(program);
   add_study_command(program);
   add_evaluate_command(program);

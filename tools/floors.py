@@ -17,7 +17,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLOORS = {"base": 0, "jinja": 1, "lora": 1, "tokenizer": 2, "data": 3, "nn": 4, "models": 5, "methods": 5, "scoring": 6, "train": 6, "host": 6,
+FLOORS = {"base": 0, "crypto": 1, "jinja": 1, "lora": 1, "privacy": 2, "tokenizer": 2, "data": 3, "nn": 4, "models": 5, "methods": 5, "scoring": 6, "train": 6, "host": 6,
           "fed": 7, "cluster": 8, "flower": 8, "records": 8, "comparison": 9, "report": 10, "study": 11, "apps": 12}
 SUB_ROOMS = {
     "base": ("plain", "system", "format", "unicode", "random"),
@@ -28,7 +28,7 @@ SUB_ROOMS = {
     "study": ("definition", "running", "paper"),
 }
 # These use protobuf's headers, which LibTorch's include folders shadow. Of base they may include only base/plain.
-PLAIN = ("flower/format", "flower/http", "flower/server", "flower/node")
+PLAIN = ("flower/format", "flower/http", "flower/server", "flower/node", "crypto")
 LIGHT = ("ATen/core/Tensor.h", "ATen/Parallel.h")
 NAMESPACE = re.compile(r"^namespace (evenkeel[\w:]*) \{", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -32,7 +32,7 @@ NAVIGATION = {
                "GPU": "gpu.md", "Flower app": "flower-app.md"},
     "Reference": {"Configuration": "configuration.md", "Methods": "methods.md", "Ambiguities": "ambiguities.md", "Run folder": "run-folder.md",
                   "Python API": "python-api.md", "Command line": "command-line.md", "JSON lines": "json-lines.md"},
-    "Operations": {"Federation": "federation.md", "Operations": "operations.md", "Threat model": "threat-model.md", "Hostile updates": "robust-aggregation.md",
+    "Operations": {"Federation": "federation.md", "Operations": "operations.md", "Threat model": "threat-model.md", "Privacy": "privacy.md", "Hostile updates": "robust-aggregation.md",
                    "Troubleshooting": "troubleshooting.md"},
     "Results": {"Results": "results.md", "The paper's claims": "claims.md", "Tables of the paper": "paper-tables.md", "Statistics of a study": "study-statistics.md",
                 "Performance": "performance.md", "Kernels": "kernels.md"},

@@ -36,7 +36,7 @@ class Bar:
         elif kind == "progress":
             self.show(event["done"] / max(1, event["rows"]), f"{event['task']} at budget {event['budget']:g}: {event['done']}/{event['rows']} rows")
         elif kind == "round":
-            self.show(event["round"] / event["rounds"], f"round {event['round']}/{event['rounds']}, loss {event['loss']:.4f}")
+            self.show(event["round"] / event["rounds"], f"round {event['round']}/{event['rounds']}" + ("" if event["loss"] is None else f", loss {event['loss']:.4f}"))
 
 
 class TerminalBar(Bar):

@@ -27,8 +27,8 @@ class Round:
     """1 is the first."""
     rounds: int
     """Rounds of the run in all."""
-    loss: float
-    """Mean loss per target token over the round's clients, natural logarithm."""
+    loss: Optional[float]
+    """Mean loss per target token over the round's clients, natural logarithm. None: no client tells its loss."""
     participants: int
     lost: int
     """Clients that did not reply."""
@@ -41,7 +41,8 @@ class Round:
     tokens_per_second: float
 
     def __str__(self) -> str:
-        return f"round {self.round}/{self.rounds}: loss {self.loss:.4f}, {self.tokens:,} tokens, {self.seconds:.1f} s"
+        loss = "not told" if self.loss is None else f"{self.loss:.4f}"
+        return f"round {self.round}/{self.rounds}: loss {loss}, {self.tokens:,} tokens, {self.seconds:.1f} s"
 
 
 @dataclass(frozen=True, repr=False)

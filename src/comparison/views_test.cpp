@@ -106,7 +106,7 @@ TEST(Views, AMeasureThatIs0BecauseNothingCanBeReadIsSaidToBeSo) {
 
 TEST(Curves, AreMeansOverTheRunsOfAnArmWithTheirIntervals) {
   const auto study = two_arms();
-  const auto losses = round_curves(study, [](const fed::RoundRecord& round) { return std::optional(round.loss); });
+  const auto losses = round_curves(study, [](const fed::RoundRecord& round) { return round.loss; });
   ASSERT_EQ(losses.size(), 2u);
   EXPECT_EQ(losses[0].points[1].mean, 1);
   EXPECT_NEAR(losses[0].points[0].interval->high, 2 + 12.706204736, 1e-8);

@@ -48,7 +48,8 @@ MethodEntry ffa_lora() {
        .family = MethodFamily::kHomogeneous,
        .exact = true,
        .needs_experts = false,
-       .sends = "B of every adapted weight"});
+       .sends = "B of every adapted weight",
+       .rows_by_gradients = true});
 }
 
 }  // namespace evenkeel::methods

@@ -63,7 +63,8 @@ MethodEntry flexlora() {
                                  .family = MethodFamily::kRank,
                                  .exact = false,
                                  .needs_experts = false,
-                                 .needs_individuals = true});
+                                 .needs_individuals = true,
+       .rows_by_gradients = true});
 }
 
 }  // namespace evenkeel::methods

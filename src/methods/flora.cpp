@@ -93,7 +93,8 @@ MethodEntry flora() {
                                       .exact = true,
                                       .needs_experts = false,
                                       .changes_base = true,
-                                      .needs_individuals = true});
+                                      .needs_individuals = true,
+       .rows_by_gradients = true});
 }
 
 }  // namespace evenkeel::methods

@@ -191,7 +191,8 @@ MethodEntry hetlora() {
        .exact = false,
        .needs_experts = false,
        .needs_individuals = true,
-       .sends = "A and B of every adapted weight, and the rank that it pruned itself to"});
+       .sends = "A and B of every adapted weight, and the rank that it pruned itself to",
+       .rows_by_gradients = true});
 }
 
 }  // namespace evenkeel::methods

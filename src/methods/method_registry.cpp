@@ -55,6 +55,16 @@ void add_method(const MethodEntry& entry) {
   table().push_back(entry);
 }
 
+void require_rows_by_gradients(const MethodEntry& entry) {
+  std::vector<std::string_view> others;
+  for (const auto& known : methods())
+    if (known.rows_by_gradients) others.push_back(known.name);
+  EK_CHECK(entry.rows_by_gradients, kConfig, "method ", entry.name,
+           " uses a client's rows otherwise than by gradients of single rows (expert counts, losses over batches, sums "
+           "of gradients or hooks), which privacy of single rows does not cover: use ",
+           join(others));
+}
+
 const MethodEntry& find_method(std::string_view name) {
   const MethodEntry* found = nullptr;
   for (const auto& entry : methods())

@@ -64,6 +64,10 @@ struct MethodEntry {
   std::function<void(const config::Table& table, config::Writer& writer)> write{};
   /// Lists the same keys with their values.
   std::function<void(const config::Table& table, config::ValueLister& lister)> list{};
+  /// True: what a client uploads depends on its rows through the gradients of the task loss of single rows alone, and
+  /// the client half edits nothing by them. Then noise in these gradients makes the upload private (train/
+  /// private_steps.h).
+  bool rows_by_gradients = false;
   /// What a method says of itself that is not compiled into the program (methods/described_method.h); null for others.
   std::shared_ptr<const MethodDescription> described{};
   /// False: the entry was read from a run folder, and hooks that the method overrides cannot be called.
@@ -120,5 +124,8 @@ void add_method(const MethodEntry& entry);
 /// Returns the entry of a method: the last one of that name that has hooks, or else the last one.
 /// \throws kConfig listing the known names when the name is unknown
 const MethodEntry& find_method(std::string_view name);
+/// Checks that noise in the gradients of single rows makes a method's uploads private.
+/// \throws kConfig naming the methods of which this is true
+void require_rows_by_gradients(const MethodEntry& entry);
 
 }  // namespace evenkeel::methods

@@ -112,7 +112,7 @@ OrderedJson progress_json(const Source& source, const comparison::ScoreLookup& s
 
 OrderedJson training_json(const Source& source) {
   OrderedJson all = OrderedJson::array();
-  add_quantity(all, source, "loss", [](const fed::RoundRecord& round) { return std::optional(round.loss); });
+  add_quantity(all, source, "loss", [](const fed::RoundRecord& round) { return round.loss; });
   add_quantity(all, source, "experts_per_token", [](const fed::RoundRecord& round) {
     return round.experts_per_token > 0 ? std::optional(round.experts_per_token) : std::nullopt;
   });

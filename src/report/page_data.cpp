@@ -110,7 +110,7 @@ OrderedJson run_json(const Source& source, size_t index) {
                    {"rounds", run.rounds.size()},
                    {"costs", std::move(costs)},
                    {"spent", page::spent_json(std::vector{&run})}};
-  if (!run.rounds.empty()) json["loss"] = page::rounded(run.rounds.back().loss);
+  if (!run.rounds.empty() && run.rounds.back().loss) json["loss"] = page::rounded(*run.rounds.back().loss);
   return json;
 }
 

@@ -25,7 +25,8 @@ bool is_done(const records::RunRecords& run, int64_t rounds) {
 }
 
 std::string progress_line(const records::RunRecords& run, int64_t rounds) {
-  const auto last = run.rounds.empty() ? "" : concat(", loss ", fixed(run.rounds.back().loss, 4));
+  const auto loss = run.rounds.empty() ? std::nullopt : run.rounds.back().loss;
+  const auto last = loss ? concat(", loss ", fixed(*loss, 4)) : "";
   const bool evaluates = static_cast<int64_t>(run.rounds.size()) >= rounds && !is_done(run, rounds);
   return concat(run.method, ", round ", run.rounds.size(), " of ", rounds, last,
                 evaluates ? "; the last evaluation is not done\n" : "\n");

@@ -91,13 +91,15 @@ std::vector<std::string> modes_of(const records::RunRecords& run) {
   return modes;
 }
 
+std::string loss_cell(const fed::RoundMeasures& of) { return of.loss ? fixed(*of.loss, 4) : "-"; }
+
 /// Returns the columns of a run that do not depend on its rank evaluation mode, without its label.
 std::vector<std::string> run_cells(const records::RunRecords& run) {
   const bool trained = !run.rounds.empty();
   return {run.method,
           std::to_string(run.seed),
           std::to_string(run.rounds.size()),
-          trained ? fixed(run.rounds.back().loss, 4) : "-",
+          trained ? loss_cell(run.rounds.back()) : "-",
           compact(sum_of(run, &fed::RoundMeasures::tokens)),
           compact(sum_of(run, &fed::RoundMeasures::bytes_up)),
           compact(sum_of(run, &fed::RoundMeasures::bytes_down)),
@@ -146,7 +148,7 @@ Table rounds_table(std::span<const records::RunRecords> runs) {
   for (const auto& run : runs)
     for (const auto& round : run.rounds) {
       const auto& use = round.experts;
-      grid.add({run.label, std::to_string(round.round), fixed(round.loss, 4), compact(round.tokens),
+      grid.add({run.label, std::to_string(round.round), loss_cell(round), compact(round.tokens),
                 compact(round.bytes_up), compact(round.bytes_down), compact(round.flops),
                 fixed(round.experts_per_token, 2), use ? fixed(use->entropy_mean, 4) : "-",
                 use ? fixed(use->gini_mean, 4) : "-", use ? fixed(dead_experts(*use), 0) : "-"});
@@ -202,7 +204,7 @@ Table clients_table(std::span<const records::RunRecords> runs) {
     for (const auto& client : run.rounds.back().clients)
       grid.add({run.label, client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id),
                 fixed(client.budget, 3), std::to_string(client.top_k), std::to_string(client.rank),
-                std::to_string(client.examples), std::to_string(client.steps), fixed(client.loss, 4),
+                std::to_string(client.examples), std::to_string(client.steps), loss_cell(client),
                 compact(client.bytes_up), compact(client.bytes_down), compact(client.flops), fixed(client.seconds, 2),
                 fixed(client.experts_per_token, 2)});
   }

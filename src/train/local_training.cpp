@@ -19,6 +19,7 @@
 #include "train/distillation.h"
 #include "train/gradient_norm.h"
 #include "train/make_optimizer.h"
+#include "train/private_gradient.h"
 
 namespace evenkeel::train {
 namespace {
@@ -50,6 +51,9 @@ class RowOrder {
     for (int64_t i = 0; i < rows; ++i) batch.push_back(&shard_[static_cast<size_t>(next())]);
     return batch;
   }
+
+  const data::Example* row(int64_t index) const { return &shard_[static_cast<size_t>(index)]; }
+  int64_t size() const { return static_cast<int64_t>(shard_.size()); }
 
  private:
   int64_t next() {
@@ -174,7 +178,7 @@ class LocalRound {
   void step() {
     const auto start = Clock::now();
     try {
-      learn();
+      training_.privacy ? learn_privately() : learn();
     } catch (const std::exception&) {
       record_step();  // if the loss of the step before is not finite, that is why this step failed
       throw;
@@ -186,7 +190,9 @@ class LocalRound {
     record_step();
     result_.metrics = metrics_.means();
     for (auto& [layer, stats] : result_.counts) stats.counts = stats.counts.cpu();
-    result_.upload = method_.upload(download_, is_elsewhere() ? brought_back() : setup_, result_.counts, view_);
+    const auto setup = is_elsewhere() ? brought_back() : setup_;
+    result_.upload = method_.upload(download_, setup, training_.privacy ? nn::RoutingByLayer() : result_.counts, view_);
+    if (training_.privacy) add_private_report();
     return std::move(result_);
   }
 
@@ -204,7 +210,36 @@ class LocalRound {
     if (setup_.reference_top_k > 0) find_reference(drawn);
     for (const auto& rows : merged(drawn, training_.merge_tokens)) pass(rows);
     const auto view = step_view();
+    if (!view.micro_batches.empty()) add_penalty(view);
+    update(view);
+    count_step();
+  }
+
+  /// Runs one private step. What the method sees has no routing, so what it does depends on rows through the noisy
+  /// gradients alone.
+  void learn_privately() {
+    const auto& steps = *training_.privacy;
+    micro_batches_.clear();
+    step_losses_.clear();
+    step_targets_ = 0;
+    if (!private_gradient_) private_gradient_.emplace(trained_.tensors);
+    for (const int64_t index : steps.draws.lot(private_steps_, rows_.size(), steps.report.sampling)) {
+      const auto* row = rows_.row(index);
+      if (row->targets() == 0) continue;
+      pass({row});
+      private_gradient_->add_row(steps.report.clip);
+    }
+    signal_ += private_gradient_->finish(steps, private_steps_++);
+    auto view = step_view();
+    view.micro_batches = {};
     add_penalty(view);
+    update(view);
+    if (steps.report.withheld) step_losses_.clear(), step_targets_ = 0;
+    count_step();
+  }
+
+  /// Changes the trained tensors by their gradients.
+  void update(const methods::StepView& view) {
     method_.edit_gradients(view);
     if (training_.max_grad_norm > 0) clip_gradient_norm(trained_.tensors, training_.max_grad_norm, arithmetic());
     if (training_.idle_expert_update == IdleExpertUpdate::kSkip)
@@ -212,11 +247,26 @@ class LocalRound {
     else
       optimizer_->step(training_.optimizer.lr, Gradients::kZeroed);
     method_.edit_parameters(view);
+  }
+
+  /// Adds a step to the report.
+  void count_step() {
     for (const auto& routing : micro_batches_) add_counts(result_.counts, routing);
     record_step();  // of the step before
     metrics_.begin_read(step_losses_);
     unrecorded_targets_ = step_targets_;
     if (!is_elsewhere()) record_step();
+  }
+
+  void add_private_report() {
+    auto report = training_.privacy->report;
+    report.signal = std::sqrt(std::max(0.0, signal_ / static_cast<double>(std::max<int64_t>(1, private_steps_))));
+    if (report.withheld) {
+      LocalReport steps_alone;
+      steps_alone.steps = result_.steps;
+      static_cast<LocalReport&>(result_) = steps_alone;
+    }
+    result_.privacy = report;
   }
 
   bool is_elsewhere() const { return training_.residence && !training_.residence->device.is_cpu(); }
@@ -355,7 +405,6 @@ class LocalRound {
 
   /// Adds the gradient of the method's penalty, which is no part of the recorded loss.
   void add_penalty(const methods::StepView& view) const {
-    if (view.micro_batches.empty()) return;
     if (const auto penalty = method_.penalty(view); penalty.defined()) penalty.backward();
   }
 
@@ -404,6 +453,9 @@ class LocalRound {
   int64_t step_targets_ = 0;
   std::optional<int64_t> unrecorded_targets_{};  // of the step whose losses are on their way to the host
   int64_t targets_of_step_ = 0;                  // known before the first pass of the step
+  std::optional<PrivateGradient> private_gradient_{};  // used only with private steps, as those below
+  int64_t private_steps_ = 0;
+  double signal_ = 0;  // sum over the steps of squared ratios
 };
 
 }  // namespace
@@ -420,6 +472,22 @@ std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int6
   return passes;
 }
 
+namespace {
+
+/// Returns the options of passes over single rows, whose gradients must not mix.
+LocalTraining of_single_rows(LocalTraining training) {
+  EK_CHECK(training.idle_expert_update == IdleExpertUpdate::kZeroGrad, kConfig,
+           "train.idle_expert_update = \"skip\" depends on what experts the rows of a step choose, which privacy of "
+           "single rows does not cover: use zero_grad");
+  training.batch_size = training.accumulation = 1;
+  training.loss_mean = LossMean::kMicroBatch;
+  training.merge_tokens = 0;
+  training.graphs.reset();
+  return training;
+}
+
+}  // namespace
+
 int64_t local_steps(const LocalTraining& training, int64_t examples) {
   const auto rows_per_step = static_cast<double>(training.batch_size * training.accumulation);
   return std::max<int64_t>(1, std::llround(training.local_epochs * static_cast<double>(examples) / rows_per_step));
@@ -429,14 +497,15 @@ LocalResult train_locally(const models::CausalLm& model, const methods::Federate
                           const LocalTraining& training, const StepCallback& on_step) {
   EK_CHECK(!work.rows.empty(), kData, "client ", work.view.client.id, " has no rows to train on");
   const auto start = Clock::now();
-  LocalRound round(model, method, work, training);
+  const auto own = training.privacy ? of_single_rows(training) : training;
+  LocalRound round(model, method, work, own);
   const int64_t steps = local_steps(training, static_cast<int64_t>(work.rows.size()));
   for (int64_t done = 1; done <= steps; ++done) {
     round.step();
     if (on_step) on_step(done, steps, round.result().tokens);
   }
   auto result = round.finish();
-  result.seconds = seconds_since(start);
+  if (!result.privacy || !result.privacy->withheld) result.seconds = seconds_since(start);
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include "methods/method.h"
 #include "models/causal_lm.h"
 #include "train/optimizer.h"
+#include "train/private_steps.h"
 #include "train/residence.h"
 #include "train/step_graphs.h"
 
@@ -59,6 +60,8 @@ struct LocalTraining {
   std::shared_ptr<const Residence> residence{};  ///< device of the base; null: the CPU
   /// Passes are padded, recorded and replayed; null: they are not. Needs a residence.
   std::shared_ptr<StepGraphs> graphs{};
+  /// Private steps on single rows (train/private_steps.h); null: ordinary ones. Set for one round, so it has no key.
+  std::shared_ptr<const PrivateSteps> privacy{};
 
   void visit(auto& field) {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is taken");
@@ -99,6 +102,7 @@ struct LocalReport {
   double seconds = 0;
   double step_seconds = 0;             ///< of `seconds`, those of the optimiser steps
   std::optional<double> move_seconds;  ///< of `seconds`, those of copies to the device and back; absent on the CPU
+  std::optional<PrivateReport> privacy{};  ///< set after private steps
 
   void visit(auto& field) {  // base/format/record.h
     field("steps", steps);
@@ -112,6 +116,7 @@ struct LocalReport {
     field("seconds", seconds);
     field("step_seconds", step_seconds);
     field("move_seconds", move_seconds);
+    field("privacy", privacy);
   }
 };
 
@@ -135,6 +140,8 @@ struct LocalWork {
 /// A micro-batch contributes its mean loss divided by `accumulation`, or its summed loss divided by the targets of the
 /// whole step (`loss_mean`). This holds for merged micro-batches too. Micro-batches without a target are left out. The
 /// order of rows is drawn from (seed, "batches", round, client).
+/// With `privacy`, a step runs its rows one by one and adds noise (train/private_steps.h). The method sees no routing
+/// then, and there are as many steps as without. If the report is withheld, it has steps alone.
 /// \throws kNumeric naming the step when a loss is not finite; kData when there are no rows; kConfig when the download
 /// has a higher rank than the client
 LocalResult train_locally(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,

@@ -10,7 +10,7 @@ from hostile import refused
 from tiny import CONFIG, ROOT, succeed
 
 COMMANDS = ["train", "evaluate", "score", "bertscore", "gradient-bias", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
-            "init", "list", "doctor", "study", "demo", "man", "completion"]
+            "init", "list", "doctor", "study", "demo", "privacy", "man", "completion"]
 LARGE, BEYOND = str(2**62), str(2**63)
 
 # Placeholders in the arguments below.
@@ -33,6 +33,7 @@ WORKS = {
     "doctor": [],
     "study": [STUDY, "--out", OUT],
     "demo": ["--out", OUT],
+    "privacy": ["--delta", "1e-5", "--noise", "1", "--releases", "10"],
     "man": [],
     "completion": ["bash"],
 }
@@ -229,6 +230,20 @@ BAD = {
     "list": {"--json": [("yes", ["yes"])], "--method": METHOD},
     "demo": {"--full": [("yes", ["yes"])], "--real": [("yes", ["yes"])], "--yes": [("yes", ["yes"])], "--model": [(NOWHERE, ["--model", "--real"])],
              "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])]},
+    "privacy": {
+        "--delta": [("0", ["delta is 0", "allowed"]), ("1", ["delta is 1", "below 1"]), ("-1e-5", ["delta"]), ("nan", ["delta is nan"]),
+                    ("small", ["--delta", "small"])],
+        "--epsilon": [("8", ["3 of --epsilon, --noise and --releases", "two"]), ("much", ["--epsilon", "much"])],
+        "--noise": [("0", ["noise multiplier is 0", "0.01"]), ("-1", ["-1"]), ("inf", ["inf"]), ("nan", ["nan"]), ("1001", ["1001"])],
+        "--releases": [("0", ["--releases is 0"]), ("-3", ["--releases", "-3"]), (LARGE, ["--releases", LARGE]), (BEYOND, ["--releases"]),
+                       ("1.5", ["--releases", "1.5"])],
+        "--sampling": [("0", ["probability is 0"]), ("1.5", ["1.5"]), ("nan", ["nan"]), ("half", ["--sampling", "half"])],
+        "--rows": [("100", ["--rows", "--lot"])],
+        "--lot": [("10", ["--rows", "--lot"])],
+        "--clients": [("10", ["--clients", "--values"])],
+        "--values": [("10", ["--clients", "--values"])],
+        "--json": [("yes", ["yes"])],
+    },
     "man": {},
     "completion": {},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],

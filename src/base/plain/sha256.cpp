@@ -2,8 +2,6 @@
 
 #include <openssl/evp.h>
 
-#include <array>
-
 #include "base/plain/error.h"
 
 namespace evenkeel {
@@ -15,14 +13,17 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
 
 void Sha256::update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
 
+std::array<uint8_t, 32> Sha256::bytes() {
+  std::array<uint8_t, 32> digest{};
+  EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr);
+  return digest;
+}
+
 std::string Sha256::hex() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned length = 0;
-  EVP_DigestFinal_ex(context_.get(), digest.data(), &length);
   std::string text;
-  for (unsigned i = 0; i < length; ++i) {
-    text += "0123456789abcdef"[digest[i] >> 4];
-    text += "0123456789abcdef"[digest[i] & 15];
+  for (const uint8_t byte : bytes()) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
   }
   return text;
 }

@@ -1,6 +1,8 @@
 /// \file  Computes the SHA-256 of bytes that arrive in pieces. Does not depend on LibTorch.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +18,8 @@ class Sha256 {
   Sha256();
   /// Appends bytes to the text that is hashed.
   void update(std::string_view bytes);
+  /// Returns the digest. The object must not be used afterwards.
+  std::array<uint8_t, 32> bytes();
   /// Returns the digest as 64 hex digits. The object must not be used afterwards.
   std::string hex();
 

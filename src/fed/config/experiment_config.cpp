@@ -37,6 +37,7 @@ ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   config.method = MethodSection::read(table.table("method"));
   methods::check_rule(config.aggregation, config.method.entry(),
                       drawn_clients(config.clients.count, config.clients.participation), table.table("aggregation"));
+  config.check_privacy(table);
   return config;
 }
 
@@ -55,6 +56,15 @@ void ExperimentConfig::resolve(const config::Table& table) {
                             "files of rows: data.files.train, or `data` of every [[clients.client]]");
   check_tasks(table.table("evaluate"));
   check_best(table);
+}
+
+/// Checks that privacy of single rows covers what the method and the optimiser do.
+void ExperimentConfig::check_privacy(const config::Table& table) const {
+  if (privacy.unit == PrivacyUnit::kOff) return;
+  methods::require_rows_by_gradients(method.entry());
+  table.table("train").check(train.idle_expert_update == train::IdleExpertUpdate::kZeroGrad, "idle_expert_update",
+                             in_quotes(config::name_of(train.idle_expert_update)),
+                             "zero_grad where privacy.unit is example");
 }
 
 void ExperimentConfig::check_parallel(const std::string& place) const {

@@ -27,6 +27,7 @@
 #include "fed/config/machine_profiles.h"
 #include "fed/config/node_rules.h"
 #include "fed/config/per_client.h"
+#include "fed/config/privacy_section.h"
 #include "methods/aggregation_options.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
@@ -431,6 +432,7 @@ struct ExperimentConfig {
   ClientProfilesSection client_profiles;
   TrainSection train;
   methods::AggregationOptions aggregation;
+  PrivacySection privacy;
   EvaluateSection evaluate;
   OutputSection output;
   ReportSection report;
@@ -449,6 +451,7 @@ struct ExperimentConfig {
     field("client_profiles", client_profiles, "");
     field("train", train, "");
     field("aggregation", aggregation, "");
+    field("privacy", privacy, "");
     field("evaluate", evaluate, "");
     field("output", output, "");
     field("report", report, "");
@@ -487,6 +490,7 @@ struct ExperimentConfig {
   void check_ranks(const config::Table& table) const;
   void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
+  void check_privacy(const config::Table& table) const;
   void expand_home_in_paths();  // in config_paths.cpp
 };
 

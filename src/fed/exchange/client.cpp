@@ -51,6 +51,7 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
   };
   auto training = context_.training();
   training.optimizer.lr = ask.lr.value_or(training.optimizer.lr);
+  if (context_.privacy) training.privacy = private_steps(task, training);
   auto result = train::train_locally(*context_.model, *context_.method, {sent, own, rows_}, training, on_step);
   check_mapped_files();
   return {
@@ -60,8 +61,18 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
       .memory = memory_};
 }
 
+std::shared_ptr<const train::PrivateSteps> Client::private_steps(const Task& task,
+                                                                 const train::LocalTraining& training) {
+  const auto rows = static_cast<int64_t>(rows_.size());
+  EK_CHECK(rows > 0, kData, "client ", task.client.id, " has no rows to train on");
+  return std::make_shared<const train::PrivateSteps>(context_.privacy->begin(
+      task, {.rows = rows, .steps = train::local_steps(training, rows), .memory = memory_}));
+}
+
 /// Sums gradients over this client's share of the sample. All clients draw the same number of rows.
 Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress&) {
+  EK_CHECK(!context_.privacy, kConfig, "client ", task.client.id,
+           " trains with privacy of single rows and gives no sums of gradients");
   std::vector<OwnedRow> rows;
   for (const auto& row : rows_) rows.push_back({&row, task.client.top_k});
   return sum_gradients(context_, task, rows, ask.sample.of_one(context_.config->clients.count),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 
 #include "data/example.h"
@@ -39,6 +40,8 @@ class Client {
   Reply answer(const Task& task, const Score& ask, const OnProgress& on_progress);
   /// Returns the adapter of the task with the routing that program `by` would use: no phi, no rescaler, its own gates.
   methods::LocalSetup exported(const Task& task, scoring::ServedBy by);
+  /// Charges the account for a round of private training.
+  std::shared_ptr<const train::PrivateSteps> private_steps(const Task& task, const train::LocalTraining& training);
   lora::Payload download(const Task& task) const;
   methods::ClientView view(const Task& task);
 

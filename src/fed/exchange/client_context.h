@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fed/config/run_config.h"
+#include "fed/exchange/example_privacy.h"
 #include "fed/exchange/message.h"
 #include "fed/exchange/test_rows.h"
 #include "models/causal_lm.h"
@@ -57,6 +58,8 @@ struct ClientContext {
   /// Stores evaluation answers by batch; null: a repeated evaluation starts again.
   std::shared_ptr<scoring::AnswerJournal> answers{};
   std::unique_ptr<TestRowsCache> prepared = std::make_unique<TestRowsCache>();
+  /// Makes training private for single rows; null: it is not. Clients then give no sums of gradients.
+  std::shared_ptr<ExamplePrivacy> privacy{};
   std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 
   uint64_t seed() const { return static_cast<uint64_t>(config->seed); }

@@ -11,6 +11,7 @@
 #include "fed/exchange/reported_numbers.h"
 #include "fed/round/update_size.h"
 #include "lora/algebra.h"
+#include "privacy/limits.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -199,6 +200,29 @@ void check_same_counts(const TensorMap& extras, const nn::RoutingByLayer& counts
   }
 }
 
+/// Checks what a client says of its private training. The server cannot verify it.
+void check_private(const train::PrivateReport& report, const std::string& source) {
+  const auto check = [&](const char* what, double value, double most) {
+    EK_CHECK(value >= 0 && value <= most, kData, source, ": privacy.", what, " is ", value, ", allowed: 0 to ", most);
+  };
+  check("noise", report.noise, privacy::kMostNoise);
+  check("clip", report.clip, kMostMeasure);
+  check("sampling", report.sampling, 1);
+  check("epsilon", report.epsilon, kMostMeasure);
+  check("delta", report.delta, 1);
+  check("signal", report.signal, kMostMeasure);
+}
+
+/// Checks that a withheld report has its steps alone.
+void check_withheld(const methods::MethodEntry& method, const train::LocalReport& report, const std::string& source) {
+  EK_CHECK(method.rows_by_gradients, kData, source, " withholds its report, which clients of method ", method.name,
+           " cannot");
+  const bool bare = report.tokens == 0 && report.targets == 0 && report.loss_sum == 0 && report.first_loss == 0 &&
+                    report.last_loss == 0 && report.counts.empty() && report.metrics.empty() && report.seconds == 0 &&
+                    report.step_seconds == 0 && !report.move_seconds;
+  EK_CHECK(bare, kData, source, " withholds its report, and brings more of it than its steps");
+}
+
 /// Checks that a report is possible for the client's agreed number of rows.
 void check_report(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
                   const std::string& source) {
@@ -206,6 +230,8 @@ void check_report(const Server& server, const methods::ClientProfile& client, co
   const int64_t steps = train::local_steps(config->train, static_cast<int64_t>(client.examples));
   const int64_t most = steps * config->train.batch_size * config->train.accumulation * config->data.cutoff;
   EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
+  if (report.privacy) check_private(*report.privacy, source);
+  if (report.privacy && report.privacy->withheld) return check_withheld(config->method.entry(), report, source);
   EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, source, ": ", report.targets,
            " targets in ", report.tokens, " tokens, allowed: up to ", most);
   check_measures(report, config->method.entry(), source);

@@ -98,6 +98,47 @@ TEST_F(PayloadCheck, NumbersWhoseSumsWouldOverflowAreRefused) {
   }
 }
 
+TEST_F(PayloadCheck, AWithheldReportHasItsStepsAlone) {
+  auto e = experiment("fedit", Purpose::kTrain, "seed=5");
+  const auto begun = beginning(e);
+  const auto told = reply_of(e, begun.state);
+  train::LocalReport bare;
+  bare.steps = report_of<train::LocalReport>(told).steps;
+  bare.privacy = train::PrivateReport{.noise = 1, .clip = 0.1, .sampling = 0.1, .epsilon = 2, .delta = 1e-5, .withheld = true};
+  const std::vector<Change> all = {
+      {"no error", [](train::LocalReport&) {}},
+      {"steps, expected", [](train::LocalReport& r) { r.steps += 1; }},
+      {"more of it than its steps", [](train::LocalReport& r) { r.tokens = 7; }},
+      {"more of it than its steps", [](train::LocalReport& r) { r.loss_sum = 1; }},
+      {"more of it than its steps", [](train::LocalReport& r) { r.metrics["x"] = 1; }},
+      {"more of it than its steps", [](train::LocalReport& r) { r.seconds = 1; }},
+      {"privacy.epsilon is 1e+300", [](train::LocalReport& r) { r.privacy->epsilon = 1e300; }},
+      {"privacy.signal is nan", [](train::LocalReport& r) { r.privacy->signal = NAN; }},
+      {"privacy.sampling is 2", [](train::LocalReport& r) { r.privacy->sampling = 2; }},
+      {"targets", [](train::LocalReport& r) { r.privacy.reset(), r.targets = 1; }},
+  };
+  for (const auto& [said, change] : all) {
+    auto reply = told;
+    auto report = bare;
+    change(report);
+    reply.report = report;
+    const auto error = refusal([&] { check_training_reply(e.server, begun.state, e.server.clients[1], reply); });
+    EXPECT_NE(error.find(said), error.npos) << said << ": " << error;
+  }
+}
+
+TEST_F(PayloadCheck, AReportThatTheMethodNeedsIsNotWithheld) {
+  auto e = experiment("ub-smoe", Purpose::kTrain, "seed=5");
+  const auto begun = beginning(e);
+  auto reply = reply_of(e, begun.state);
+  train::LocalReport bare;
+  bare.steps = report_of<train::LocalReport>(reply).steps;
+  bare.privacy = train::PrivateReport{.noise = 1, .withheld = true};
+  reply.report = bare;
+  const auto error = refusal([&] { check_training_reply(e.server, begun.state, e.server.clients[1], reply); });
+  EXPECT_NE(error.find("which clients of method ub-smoe cannot"), error.npos) << error;
+}
+
 TEST_F(PayloadCheck, BytesByContentAddUpToTheUpload) {
   auto e = experiment("ub-smoe");
   const auto begun = beginning(e);

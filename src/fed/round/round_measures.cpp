@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -34,8 +35,12 @@ Traffic traffic(std::span<const ClientRecord> records, Traffic ClientRecord::*pa
   return other;
 }
 
-double mean(std::span<const ClientRecord> records, double train::LocalReport::*member) {
-  return per(total(records, member), static_cast<int64_t>(records.size()));
+bool tells_loss(const ClientRecord& record) { return !record.privacy || !record.privacy->withheld; }
+
+/// Returns the mean over the clients that tell their losses; nothing if none does.
+std::optional<double> mean(std::span<const ClientRecord> records, double train::LocalReport::*member) {
+  const auto told = std::count_if(records.begin(), records.end(), tells_loss);
+  return told > 0 ? std::optional(per(total(records, member), told)) : std::nullopt;
 }
 
 /// Returns the means of the metrics that the clients' method halves measured, weighted by their steps.
@@ -61,9 +66,11 @@ ClientOfRound client_of(const Server& server, const methods::ClientProfile& prof
   client.steps = record.steps;
   client.tokens = record.tokens;
   client.targets = record.targets;
-  client.loss = per(record.loss_sum, record.targets);
-  client.first_loss = record.first_loss;
-  client.last_loss = record.last_loss;
+  if (tells_loss(record)) {
+    client.loss = per(record.loss_sum, record.targets);
+    client.first_loss = record.first_loss;
+    client.last_loss = record.last_loss;
+  }
   client.bytes_up = record.bytes_up;
   client.bytes_down = record.bytes_down;
   client.bytes_up_parts = record.up_parts;
@@ -72,6 +79,7 @@ ClientOfRound client_of(const Server& server, const methods::ClientProfile& prof
   client.flops = record.flops;
   client.metrics = record.metrics;
   client.seconds = record.seconds;
+  client.privacy = record.privacy;
   return client;
 }
 
@@ -100,7 +108,7 @@ std::vector<double> listed(const at::Tensor& u_E) {
 
 std::optional<ExpertUse> expert_use(const std::vector<std::string>& layers, std::span<const ClientRecord> records,
                                     std::span<const double> weights) {
-  if (layers.empty()) return std::nullopt;
+  if (layers.empty() || !std::all_of(records.begin(), records.end(), tells_loss)) return std::nullopt;
   ExpertUse use;
   use.layers = layers;
   std::vector<at::Tensor> u_LE;
@@ -162,7 +170,8 @@ RoundRecord round_record(const Server& server, const methods::RoundView& round, 
   all.steps = total(records, &ClientRecord::steps);
   all.tokens = total(records, &ClientRecord::tokens);
   all.targets = total(records, &ClientRecord::targets);
-  all.loss = per(total(records, &ClientRecord::loss_sum), all.targets);
+  if (std::any_of(records.begin(), records.end(), tells_loss))
+    all.loss = per(total(records, &ClientRecord::loss_sum), all.targets);
   all.first_loss = mean(records, &ClientRecord::first_loss);
   all.last_loss = mean(records, &ClientRecord::last_loss);
   all.bytes_up_parts = traffic(records, &ClientRecord::up_parts, other.up);

@@ -10,6 +10,7 @@
 #include "base/plain/text.h"
 #include "fed/exchange/gradient_sums.h"
 #include "fed/round/update_bounds.h"
+#include "lora/packing.h"
 
 namespace evenkeel::fed {
 namespace {

@@ -27,8 +27,7 @@ void add_experts(const ExpertUse& use, std::vector<Scalar>& scalars) {
 }
 
 ScalarEvent event_of(const RoundRecord& round) {
-  std::vector<Scalar> scalars{{"train/loss", round.loss},
-                              {"train/tokens", static_cast<double>(round.tokens)},
+  std::vector<Scalar> scalars{{"train/tokens", static_cast<double>(round.tokens)},
                               {"train/steps", static_cast<double>(round.steps)},
                               {"train/flops", round.flops},
                               {"train/experts_per_token", round.experts_per_token},
@@ -36,6 +35,7 @@ ScalarEvent event_of(const RoundRecord& round) {
                               {"train/seconds", round.seconds.round},
                               {"traffic/bytes_up", static_cast<double>(round.bytes_up)},
                               {"traffic/bytes_down", static_cast<double>(round.bytes_down)}};
+  if (round.loss) scalars.insert(scalars.begin(), {"train/loss", *round.loss});
   if (round.lr) scalars.push_back({"train/lr", *round.lr});
   if (round.simulated) scalars.push_back({"train/simulated_seconds", round.simulated->end});
   if (round.experts) add_experts(*round.experts, scalars);

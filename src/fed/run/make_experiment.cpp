@@ -1,4 +1,5 @@
 #include "fed/run/make_experiment.h"
+#include "fed/exchange/simulated_privacy.h"
 
 #include <ATen/Parallel.h>
 
@@ -53,6 +54,11 @@ void check_model(const Server& server) {
   for (const double budget : server.config->evaluate.budgets) active_experts(server.model, budget, "evaluate.budgets");
 }
 
+std::shared_ptr<ExamplePrivacy> simulated_privacy(const RunConfig& config) {
+  if (config->privacy.unit == PrivacyUnit::kOff) return nullptr;
+  return std::make_shared<SimulatedPrivacy>(config);
+}
+
 /// Makes what needs neither rows nor weights nor clients.
 Experiment outlined(const RunConfig& config) {
   const auto folder = models::find_model_folder(config->model.path);
@@ -67,7 +73,8 @@ Experiment outlined(const RunConfig& config) {
                                           .tokenizer = std::move(tokenizer),
                                           .sites = std::move(sites),
                                           .method = std::move(method),
-                                          .bert_scorer = {}})};
+                                          .bert_scorer = {},
+                                          .privacy = simulated_privacy(config)})};
 }
 
 /// Makes the clients. \param rows  their training rows; may be empty

@@ -6,6 +6,7 @@
 
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/plain/number_text.h"
 #include "base/system/device.h"
 #include "base/system/events.h"
 #include "base/system/machine.h"
@@ -169,7 +170,7 @@ void write_run_event(const Course& run, int64_t rounds_done) {
 void write_round_event(const RoundRecord& record, int64_t rounds) {
   events::write("round", {{"round", record.round},
                           {"rounds", rounds},
-                          {"loss", record.loss},
+                          {"loss", record.loss ? OrderedJson(*record.loss) : OrderedJson(nullptr)},
                           {"participants", record.participants},
                           {"lost", record.lost ? record.lost->size() : 0},
                           {"steps", record.steps},
@@ -181,9 +182,33 @@ void write_round_event(const RoundRecord& record, int64_t rounds) {
                           {"tokens_per_second", record.seconds.tokens_per_second}});
 }
 
+/// Says what the private training of a round cost, and how much of it was signal; empty if none was private.
+std::string privacy_line(const RoundRecord& record) {
+  double epsilon = 0, delta = 0, signal = std::numeric_limits<double>::infinity();
+  size_t clients = 0;
+  bool simulated = false;
+  for (const auto& client : record.clients) {
+    if (!client.privacy) continue;
+    ++clients;
+    simulated = simulated || client.privacy->simulated;
+    epsilon = std::max(epsilon, client.privacy->epsilon), delta = std::max(delta, client.privacy->delta);
+    signal = std::min(signal, client.privacy->signal);
+  }
+  constexpr double kMostlyNoise = 0.1;
+  return clients == 0 ? std::string()
+                      : concat("[train] round ", record.round, ": private for single rows in ", clients, " clients",
+                               simulated ? " (simulated, protects nobody)" : "", ": epsilon up to ", fixed(epsilon, 3),
+                               " at delta ", delta, ", gradients at least ", fixed(signal, 3), " times their noise",
+                               signal < kMostlyNoise ? ": mostly noise, expect little learning" : "");
+}
+
 void log_round(const RoundRecord& record, int64_t rounds) {
-  log::info("[train] round ", record.round, "/", rounds, ": loss ", record.loss, ", ", record.tokens, " tokens, ",
-            static_cast<int64_t>(record.seconds.tokens_per_second), " tokens/s");
+  if (!record.loss)
+    log::info("[train] round ", record.round, "/", rounds, ": done; no client tells its loss");
+  else
+    log::info("[train] round ", record.round, "/", rounds, ": loss ", *record.loss, ", ", record.tokens, " tokens, ",
+              static_cast<int64_t>(record.seconds.tokens_per_second), " tokens/s");
+  if (const auto line = privacy_line(record); !line.empty()) log::info(line);
 }
 
 /// Warns if parallel clients use more threads than there are processors.

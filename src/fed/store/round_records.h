@@ -22,8 +22,9 @@ namespace evenkeel::fed {
 /// Measures of one client of a round, or of all clients together.
 struct RoundMeasures {
   int64_t steps = 0, tokens = 0, targets = 0;  ///< optimiser steps; tokens; tokens with a loss
-  double loss = 0;                             ///< mean per target token, natural log
-  double first_loss = 0, last_loss = 0;        ///< loss of the first and last step; of a round, mean over clients
+  /// Mean loss per target token, natural log; absent if no client tells its loss (train/private_steps.h).
+  std::optional<double> loss;
+  std::optional<double> first_loss, last_loss;  ///< loss of the first and last step; of a round, mean over clients
   int64_t bytes_up = 0, bytes_down = 0;        ///< all bytes sent, including tasks of lost clients
   Traffic bytes_up_parts, bytes_down_parts;    ///< bytes by content, named in lora/payload.h and fed/exchange/message.h
   double experts_per_token = 0;                ///< mean over MoE layers; 0 on a dense model
@@ -77,6 +78,7 @@ struct ClientOfRound : RoundMeasures {
   double weight = 0;                          ///< weight in the aggregate, p_c; those of a round sum to 1
   double seconds = 0;                         ///< wall time of the local training
   std::optional<SimulatedClient> simulated;   ///< set if clients have machine profiles
+  std::optional<train::PrivateReport> privacy{};  ///< set if its training was private for single rows
   /// Name of the client's node, set if the client has a name and took the next node that came (Placement::kArrival).
   std::optional<std::string> node;
 
@@ -94,6 +96,7 @@ struct ClientOfRound : RoundMeasures {
     visit_costs(field);
     field("seconds", seconds);
     field("simulated", simulated);
+    field("privacy", privacy);
   }
 };
 

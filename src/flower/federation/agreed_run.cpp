@@ -42,21 +42,21 @@ std::string digest_of(const lora::AdapterState& state) {
   return sha256(text);
 }
 
-std::string digest_of(const fed::Task& task, const methods::Common& shared) {
-  return sha256(concat(fed::header_of(task), '\n', digest_of(task.payload.bytes), '\n', digest_of(shared.fixed), '\n',
-                       digest_of(shared.base_change)));
-}
-
 AnsweredRequest request_of(const fed::Task& task, const methods::Common& shared) {
   std::string what(kTrain);
   if (const auto* score = std::get_if<fed::Score>(&task.ask))
     what = concat("score ", score->task, " at budget ", task.client.budget, ", rank ", task.client.rank,
                   ", K = ", task.client.top_k, ", mode \"", score->rank_eval_mode, "\", ",
                   config::name_of(score->served_by));
-  return {.what = std::move(what), .round = task.round, .digest = digest_of(task, shared)};
+  return {.what = std::move(what), .round = task.round, .digest = request_digest(task, shared)};
 }
 
 }  // namespace
+
+std::string request_digest(const fed::Task& task, const methods::Common& shared) {
+  return sha256(concat(fed::header_of(task), '\n', digest_of(task.payload.bytes), '\n', digest_of(shared.fixed), '\n',
+                       digest_of(shared.base_change)));
+}
 
 AgreedRun::AgreedRun(fs::path folder, const std::string& run) {
   if (folder.empty()) return;

@@ -30,6 +30,9 @@ struct AnsweredRequest {
   }
 };
 
+/// Returns the SHA-256 over header and payload of a task and the shared state that it meets.
+std::string request_digest(const fed::Task& task, const methods::Common& shared);
+
 /// The terms and the requests of one run. Threads: one.
 class AgreedRun {
  public:

@@ -13,6 +13,17 @@
 
 namespace evenkeel::flower {
 
+/// Differential privacy of the node's single rows (flower/federation/node_privacy.h).
+struct NodePrivacyOptions {
+  double epsilon = 0, delta = 0;  ///< the budget of all runs; epsilon 0: no privacy
+  double clip = 0;                ///< largest norm of the gradient of one row
+  int64_t lot = 0;                ///< expected rows per step; 0: rows per step of the run
+  double noise = 0;               ///< noise multiplier; 0: the least that keeps all rounds of a run within the budget
+
+  /// Returns true if any of it was asked for.
+  bool is_on() const { return epsilon != 0 || delta != 0 || clip != 0 || lot != 0 || noise != 0; }
+};
+
 /// The options of a node's client.
 struct NodeClientOptions {
   std::string model;  ///< folder of the base
@@ -28,6 +39,7 @@ struct NodeClientOptions {
   std::filesystem::path adapters{};  ///< folder for final adapters, one subfolder per run; empty: not stored
   /// A config file: offers that train otherwise, or whose scores show other things, are refused.
   std::filesystem::path agreed{};
+  NodePrivacyOptions privacy{};
   OwnerLimits limits{};  ///< what the client gives at most
   /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
   std::function<void(const std::string& summary)> on_agreement{};

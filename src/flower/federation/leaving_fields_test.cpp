@@ -147,6 +147,11 @@ TEST_F(LeavingFields, AreThoseOfTheThreatModel) {
   score("f1");
   score("nll");
   EXPECT_NE(asked(scoring(1)), "") << "a refusal";
+  options_.privacy = {.epsilon = 8, .delta = 1e-3, .clip = 0.1};
+  train("fedit", {});
+  options_.privacy = {};
+  const testing::TemporaryFolder without_account;
+  options_.folder = without_account.path();
   begin_with_gradients();
   const auto page = fields_of_the_page();
   for (const auto& field : left_) EXPECT_TRUE(page.contains(field)) << "not in docs/threat-model.md: " << field;

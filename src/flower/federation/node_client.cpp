@@ -17,6 +17,7 @@
 #include "flower/federation/agreed_run.h"
 #include "flower/federation/budget_proposal.h"
 #include "flower/federation/method_check.h"
+#include "flower/federation/node_privacy.h"
 #include "flower/federation/offered_config.h"
 #include "flower/federation/own_content.h"
 #include "flower/federation/own_rows.h"
@@ -223,6 +224,9 @@ struct NodeClient::Joined {
   }
 };
 
+NodeClient::NodeClient(NodeClientOptions options)
+    : options_(std::move(options)), ledger_(open_ledger(options_)), record_(options_.folder) {}
+
 void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
   const bool laden =
       envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
@@ -302,6 +306,9 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   if (!offer.method.name.empty()) require_same_method(offer.method);
   auto config = node_config(offer, options_);
   require_same_kind(offer.method, config->method.entry());
+  EK_CHECK(config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
+           "the run's [privacy] is simulated and protects no node: an operator switches it on (node --privacy-epsilon)");
+  if (ledger_) require_can_be_private(config);
   require_agreed_config(options_.agreed, config, offer.client);
   config = with_agreed_items(config, options_);
   config = config.with([&](fed::ExperimentConfig& values) {
@@ -326,12 +333,25 @@ Envelope NodeClient::consider(const Envelope& envelope) {
                   std::move(agreed));
 }
 
+std::string NodeClient::make_private(Joined& joined, const methods::ClientProfile& self) {
+  if (!ledger_) return {};
+  auto& context = joined.experiment.fabric.context;
+  const PrivateRun run{.run = joined.offer.run,
+                       .config = context.config,
+                       .rows = static_cast<int64_t>(self.examples),
+                       .content = joined.content};
+  const auto privacy = std::make_shared<NodePrivacy>(ledger_, options_.privacy, run, *context.shared);
+  context.privacy = privacy;
+  return concat("; ", privacy->summary());
+}
+
 /// Accepts an offer whose config, base and rows are right.
 Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun agreed) {
   auto& [offer, terms, experiment, tests, content] = joined;
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
   require_as_joined(offer, self);
-  if (options_.on_agreement) options_.on_agreement(joined.summary(self, options_.limits));
+  const auto privacy = make_private(joined, self);
+  if (options_.on_agreement) options_.on_agreement(joined.summary(self, options_.limits) + privacy);
   terms.budget = self.budget;
   terms.examples = static_cast<int64_t>(self.examples);
   agreed.agree(std::move(terms), offer, !options_.agreed.empty());

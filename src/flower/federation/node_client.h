@@ -18,12 +18,17 @@
 #include "flower/federation/node_memory.h"
 #include "flower/federation/node_record.h"
 
+namespace evenkeel::privacy {
+class Ledger;
+}
+
 namespace evenkeel::flower {
 
 /// Answers envelopes of a server. Threads: one at a time.
 class NodeClient {
  public:
-  explicit NodeClient(NodeClientOptions options) : options_(std::move(options)), record_(options_.folder) {}
+  /// \throws as open_ledger() (flower/federation/node_privacy.h)
+  explicit NodeClient(NodeClientOptions options);
 
   /// Checks kind and size of an envelope before its payload is received. \throws kData when it is refused, with the
   /// agreed limit
@@ -48,11 +53,14 @@ class NodeClient {
   Envelope work(const Envelope& envelope);
   Envelope keep(const Envelope& envelope);
   Envelope part(const Envelope& envelope);
+  /// Makes the training of a run that is being joined private. \return the words for the operator
+  std::string make_private(Joined& joined, const methods::ClientProfile& self);
   Envelope join_run(const Envelope& envelope, Joined joined, class AgreedRun agreed);
   void admit(const fed::Task& task);
   void admit_score(const fed::Score& score);
 
   NodeClientOptions options_;
+  std::shared_ptr<privacy::Ledger> ledger_;  // null: no privacy
   NodeRecord record_;
   KeptPayloads kept_;
   std::shared_ptr<Agreement> agreement_;

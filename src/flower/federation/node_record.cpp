@@ -21,6 +21,11 @@ std::string mebibytes(int64_t bytes) { return concat(fixed(static_cast<double>(b
 std::string done_for(const fed::Task& task, const fed::Reply& reply, int64_t rows) {
   const auto* report = std::get_if<train::LocalReport>(&reply.report);
   if (work_of(task) == AuditWork::kGradients || !report) return "summed gradients";
+  if (report->privacy)
+    return concat("trained on ", rows, " rows in ", report->steps, " private steps, epsilon ",
+                  fixed(report->privacy->epsilon, 3), " of all rounds so far at delta ", report->privacy->delta,
+                  ", gradients ", fixed(report->privacy->signal, 3), " times their noise",
+                  report->privacy->signal < 0.1 ? " (mostly noise: expect little learning)" : "");
   const auto mean = report->targets > 0 ? report->loss_sum / static_cast<double>(report->targets) : 0;
   return concat("trained on ", rows, " rows in ", report->steps, " steps, loss ", fixed(mean, 4), " (first step ",
                 fixed(report->first_loss, 4), ", last ", fixed(report->last_loss, 4), ")");

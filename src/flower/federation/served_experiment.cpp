@@ -49,6 +49,9 @@ void leave_out_tasks_here(bool evaluate, fed::Server& server) {
 }  // namespace
 
 fed::Experiment served_experiment(const fed::RunConfig& config, bool evaluate) {
+  EK_CHECK(config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
+           "[privacy] is simulated and protects no node: in a federation, the operator of a node switches it on (node "
+           "--privacy-epsilon)");
   auto e = fed::make_experiment(config, evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
   fed::warn_of_readers(e.server, "[serve] adapter/ of this run");

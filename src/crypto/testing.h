@@ -1,0 +1,30 @@
+/// \file  What tests of cryptographic vectors share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/plain/sha256.h"
+#include "crypto/secret.h"
+
+namespace evenkeel::testing {
+
+inline crypto::Bytes32 sha256_of(std::string_view text) {
+  Sha256 digest;
+  digest.update(text);
+  return digest.bytes();
+}
+/// A secret that a vector names by a text.
+inline crypto::Secret secret_of(std::string_view text) { return crypto::Secret(sha256_of(text)); }
+
+inline std::string hex(std::span<const uint8_t> bytes) {
+  std::string text;
+  for (const uint8_t byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+inline std::string hex(std::string_view text) { return hex(crypto::bytes_of(text)); }
+
+}  // namespace evenkeel::testing

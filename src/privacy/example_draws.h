@@ -1,0 +1,31 @@
+/// \file  The secret draws of private training on single rows: which rows a step uses, and the noise in its gradient.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "crypto/secret.h"
+
+namespace evenkeel::privacy {
+
+/// The draws of one round of training: a function of its key. Objects are immutable; threads may share one.
+class ExampleDraws {
+ public:
+  explicit ExampleDraws(const crypto::Secret& key) : key_(key) {}
+
+  /// Returns the rows of a step in ascending order, each of `rows` with a probability, independently of the others. May
+  /// be empty.
+  std::vector<int64_t> lot(int64_t step, int64_t rows, double probability) const;
+  /// Adds deviation * N(0, 1) to each value, from 64 random bits per pair (Box and Muller 1958). No value is beyond
+  /// 6.77 deviations. This is a Gaussian in float32: not exact, as noise in gradients usually is.
+  /// \param tensor  index of the tensor in the step
+  void add_noise(int64_t step, int64_t tensor, double deviation, std::span<float> values) const;
+
+ private:
+  crypto::Secret key_of(int64_t step) const;
+
+  crypto::Secret key_;
+};
+
+}  // namespace evenkeel::privacy

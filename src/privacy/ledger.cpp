@@ -1,0 +1,116 @@
+#include "privacy/ledger.h"
+
+#include <array>
+#include <functional>
+
+#include "base/format/record.h"
+#include "base/plain/chained_lines.h"
+#include "base/plain/clock.h"
+#include "base/plain/files.h"
+#include "base/plain/sealed.h"
+#include "base/system/folder_lock.h"
+#include "privacy/key_file.h"
+
+namespace evenkeel::privacy {
+namespace {
+
+constexpr const char *kHeadFile = "privacy.head.json", *kKeyFile = "privacy.key", *kPlan = "plan",
+                     *kRelease = "release";
+
+/// The last line that was known when a line was added.
+struct Head {
+  int64_t lines = 0;
+  std::string digest;
+
+  void visit(auto& field) {
+    field("lines", lines);
+    field("digest", digest);
+  }
+};
+
+Head head_of(const fs::path& folder) {
+  const auto file = folder / kHeadFile;
+  if (!path_exists(file)) return {};
+  const Json json = read_sealed(file);
+  return record::read<Head>({json, file.string(), kCheckpoint});
+}
+
+/// Reads all lines of a ledger. \return their number. \throws kCheckpoint when lines were changed or removed
+int64_t read_lines(const fs::path& folder, const std::function<void(const std::string& kind, const JsonView&)>& on_line) {
+  const auto file = folder / Ledger::kFile;
+  const auto head = head_of(folder);
+  if (!path_exists(file)) {
+    EK_CHECK(head.lines == 0, kCheckpoint, file.string(), " is missing, it had ", head.lines, " lines");
+    return 0;
+  }
+  bool holds_head = head.lines == 0;
+  const auto found = check_chain(file, [&](const ChainedLine& line) {
+    holds_head |= line.digest == head.digest;
+    on_line(line.view.at("kind").string(), line.view);
+  });
+  if (found.fault) throw found.fault->with_advice("a privacy ledger that was changed is not used");
+  EK_CHECK(holds_head, kCheckpoint, file.string(), " has other lines than when it was used last: it had ", head.lines,
+           "; a privacy ledger that was changed is not used");
+  return found.lines;
+}
+
+}  // namespace
+
+bool Ledger::exists(const fs::path& folder) {
+  return path_exists(folder / kFile) || path_exists(folder / kHeadFile);
+}
+
+std::vector<Release> Ledger::releases(const fs::path& folder) {
+  std::vector<Release> all;
+  read_lines(folder, [&](const std::string& kind, const JsonView& view) {
+    if (kind == kRelease) all.push_back(record::read<Release>(view));
+  });
+  return all;
+}
+
+Ledger::Ledger(const fs::path& folder) : folder_(folder) {
+  make_folders(folder);
+  lock_ = std::make_unique<FolderLock>(folder);
+  lines_ = read_lines(folder, [&](const std::string& kind, const JsonView& view) {
+    if (kind == kPlan) plans_.push_back(record::read<Plan>(view));
+    if (kind != kRelease) return;
+    const auto release = record::read<Release>(view);
+    account_.add({.noise = release.noise, .sampling = release.sampling}, release.times);
+    digests_.insert(release.digest);
+  });
+  EK_CHECK(lines_ == 0 || path_exists(folder / kKeyFile), kCheckpoint, (folder / kKeyFile).string(),
+           " is missing: without it, this ledger cannot go on");
+  key_ = key_in(folder / kKeyFile);
+}
+
+Ledger::~Ledger() = default;
+
+std::optional<Plan> Ledger::plan_of(const std::string& run) const {
+  for (auto plan = plans_.rbegin(); plan != plans_.rend(); ++plan)
+    if (plan->run == run) return *plan;
+  return std::nullopt;
+}
+
+void Ledger::append(const char* kind, const OrderedJson& fields) {
+  OrderedJson line{{"kind", kind}, {"time", utc_now()}};
+  for (const auto& [key, value] : fields.items()) line[key] = value;
+  const auto digest = append_chained(folder_ / kFile, line, Flush::kNow);
+  write_sealed(folder_ / kHeadFile, record::write(Head{++lines_, digest}));
+}
+
+void Ledger::add(const Plan& plan) {
+  append(kPlan, record::write(plan));
+  plans_.push_back(plan);
+}
+
+void Ledger::add(Release release, double delta) {
+  auto after = account_;
+  after.add({.noise = release.noise, .sampling = release.sampling}, release.times);
+  const auto spent = after.spent(delta);
+  release.epsilon = spent.epsilon, release.order = spent.order, release.delta = delta;
+  append(kRelease, record::write(release));
+  account_ = std::move(after);
+  digests_.insert(release.digest);
+}
+
+}  // namespace evenkeel::privacy

@@ -1,0 +1,53 @@
+/// \file  Options and report of training with differential privacy for single rows (Abadi et al. 2016, "Deep learning
+/// with differential privacy"). A step draws each of the client's N rows with probability q = lot / N. Each row's
+/// gradient g_i, over all trained values, is scaled to a norm of at most C. The optimiser receives
+///
+///   g = (sum_i g_i min(1, C / |g_i|) + z C xi) / lot,    xi ~ N(0, 1) per value
+///
+/// Every step is one release of a sampled Gaussian with noise multiplier z. What is computed from the broadcast and
+/// these gradients alone costs nothing more.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "privacy/example_draws.h"
+
+namespace evenkeel::train {
+
+/// Says what private training did. None of it depends on rows otherwise than through the noisy gradients.
+struct PrivateReport {
+  double noise = 0;     ///< z
+  double clip = 0;      ///< C
+  double sampling = 0;  ///< q
+  /// Epsilon of all private steps of the client so far, these included, at `delta`.
+  double epsilon = 0, delta = 0;
+  /// Norm of the summed gradients divided by that of their noise, root mean square over the steps. It is estimated from
+  /// the noisy sums, so it is near 0 where nothing stands out of the noise.
+  double signal = 0;
+  /// True: keys come from the run's seed, which others know. It shows what a private run would learn and protects
+  /// nobody.
+  bool simulated = false;
+  /// True: losses, tokens, targets, expert counts, metrics and times are left out of the report.
+  bool withheld = false;
+
+  void visit(auto& field) {  // base/format/record.h
+    field("noise", noise);
+    field("clip", clip);
+    field("sampling", sampling);
+    field("epsilon", epsilon);
+    field("delta", delta);
+    field("signal", signal);
+    field("simulated", simulated);
+    field("withheld", withheld);
+  }
+};
+
+/// The private steps of one round.
+struct PrivateSteps {
+  privacy::ExampleDraws draws;
+  PrivateReport report;  ///< all but `signal`
+  double lot = 0;        ///< expected rows per step
+};
+
+}  // namespace evenkeel::train
