@@ -115,7 +115,8 @@ struct LogitsNode : torch::autograd::Function<LogitsNode> {
 }  // namespace
 
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type) {
-  return LogitsNode::apply(hidden_ND, head_VD.to(type));
+  const auto w_VD = head_VD.to(type);
+  return w_VD.requires_grad() ? wide_product(hidden_ND.to(type), w_VD) : LogitsNode::apply(hidden_ND, w_VD);
 }
 
 at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
