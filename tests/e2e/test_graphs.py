@@ -28,7 +28,7 @@ def counted(path):
     return struct.unpack("5q", path.read_bytes())[0]
 
 
-@pytest.mark.parametrize("method", ["ub-smoe", "smoe-llb", "flora", "fed-sb"])
+@pytest.mark.parametrize("method", ["ub-smoe", "smoe-llb", "flora", "fed-sb", "slimmable-moe"])
 def test_a_run_that_replays_has_the_bits_of_the_padded_operators(tiny_model, tmp_path, monkeypatch, method):
     words = ["train", CONFIG, "--out"], few(tiny_model, method__name=method, train__batch_size=2, data__limit=60)
     replayed = on_gpu(*words[0], tmp_path / "replayed", *words[1], counts=tmp_path / "few")

@@ -29,13 +29,13 @@ def test_a_served_run_has_the_bits_of_a_local_one_and_refuses_a_node_with_anothe
     done = started("train", "configs/tiny/train.toml", *run_settings(tiny_model, "py-ub-smoe", **FEW), "--method", METHOD,
                    "--out", tmp_path / "local", "--quiet")
     assert done.returncode == 0, done.stderr
-    keys, address, log = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
+    keys, address, log = keygen(tmp_path, 3), f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
     edited = tmp_path / "edited.py"
     edited.write_text(SOURCE.read_text() + "# another line\n")
     with Processes() as processes:
         server = processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "py-ub-smoe", **FEW), "--method", METHOD,
                                  "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=log)
-        refused = processes.start(*node_arguments(keys[1], tiny_model, address, "--method", f"{edited}:UbSmoe"), log=tmp_path / "edited.log")
+        refused = processes.start(*node_arguments(keys[2], tiny_model, address, "--method", f"{edited}:UbSmoe"), log=tmp_path / "edited.log")
         processes.start(*node_arguments(keys[0], tiny_model, address, "--method", METHOD), log=tmp_path / "site-0.log")
         assert wait_for(refused, tmp_path / "edited.log") == 1
         told = both_digests(edited)

@@ -95,10 +95,28 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   }
 };
 
+// wide_product() with a gradient of the hidden states; LibTorch has none for products with a type of their own.
+struct LogitsNode : torch::autograd::Function<LogitsNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& w_VD) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    ctx->save_for_backward({w_VD});
+    ctx->saved_data["type"] = static_cast<int64_t>(hidden_ND.scalar_type());
+    return wide_product(hidden_ND.to(w_VD.scalar_type()), w_VD);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const auto w_VD = ctx->get_saved_variables()[0];
+    const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
+    return {at::mm(grads[0].to(w_VD.scalar_type()), w_VD).to(type), at::Tensor()};
+  }
+};
+
 }  // namespace
 
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type) {
-  return wide_product(hidden_ND.to(type), head_VD.to(type));
+  const auto w_VD = head_VD.to(type);
+  return w_VD.requires_grad() ? wide_product(hidden_ND.to(type), w_VD) : LogitsNode::apply(hidden_ND, w_VD);
 }
 
 at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,

@@ -9,7 +9,7 @@
 
 namespace evenkeel::nn::aten {
 
-/// Computes h W^T with operands in `type`. \return [N, V], float32 or wider
+/// Computes h W^T with operands in `type`. Differentiable with respect to h. \return [N, V], float32 or wider
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type);
 
 /// Computes one sum of -log softmax(h W^T)[target] for each group of targets; group i has counts[i] targets.

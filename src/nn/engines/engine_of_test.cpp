@@ -34,6 +34,19 @@ TEST(BothEngines, ApplyASoftCapToTheLogits) {
   }
 }
 
+TEST(BothEngines, DifferentiateLogitsByTheHiddenStates) {
+  const auto hidden = testing::random_tensor({5, 4}, 1) * 3, head = testing::random_tensor({11, 4}, 2),
+             weights = testing::random_tensor({5, 11}, 3);
+  for (const auto kind : {EngineKind::kKernels, EngineKind::kAten})
+    for (const double soft_cap : {0.0, 1.5}) {
+      const Compute compute{.engine = kind};
+      const auto sum = [&](const auto& in) {
+        return (engine_of(compute).logits(in[0], head, compute, soft_cap) * weights).sum();
+      };
+      testing::expect_gradients_match(sum, {hidden});
+    }
+}
+
 TEST(BothEngines, GiveTheHeadTheSameGradientAcrossChunks) {
   constexpr int64_t rows = 59, vocabulary = 600000;
   static_assert(4 * rows * vocabulary > kLogitsBytes, "more rows than one chunk takes");
