@@ -48,6 +48,8 @@ BAD = {
     "model.device": [('"gpu"', ["model.device", "gpu", "cpu, cuda"]), ('""', ["model.device", "cpu, cuda"]), ('"cuda:"', ["cuda:"]), ("1", ["model.device"])],
     "model.engine": word("auto", "kernels", "aten"),
     "model.graphs": word("auto", "on", "off") + [('"on"', ["model.graphs", "auto or off", "cpu"])],
+    "model.cuda_kernels": [(f'"{bad}"', ["model.cuda_kernels", "swiglu,norm,rows,routing"]) for bad in ("", "on", "swiglu,", "rows,rows", "all,rows")]
+                          + [('"all"', ["model.cuda_kernels", "auto or none", "cpu"]), ("1", ["model.cuda_kernels"])],
     "model.products.expert_forward": KERNELS,
     "model.products.expert_backward": KERNELS,
     "model.products.linear_forward": KERNELS,

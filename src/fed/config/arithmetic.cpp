@@ -11,6 +11,7 @@
 #include "base/system/device_graph.h"
 #include "base/system/threads.h"
 #include "models/checkpoint.h"
+#include "nn/cuda_kernels/kernels.h"
 #include "nn/dense/matmul_probe.h"
 
 namespace evenkeel::fed {
@@ -63,6 +64,15 @@ std::string chosen_graphs(const ModelSection& model) {
   return why;
 }
 
+/// Returns why CUDA kernels cannot compute, which is logged where a GPU computes and the choice is open.
+std::string chosen_cuda_kernels(const ModelSection& model) {
+  if (model.cuda_kernels == "none") return "they are off";
+  auto why = nn::cuda::why_no_kernels(find_device(model.device, "model.device"));
+  if (model.cuda_kernels == "auto" && names_gpu(model.device) && !why.empty())
+    log::info("[kernels] LibTorch's operators compute (model.cuda_kernels): ", why);
+  return why;
+}
+
 }  // namespace
 
 MachineChoices machine_choices(const ExperimentConfig& config) {
@@ -71,6 +81,7 @@ MachineChoices machine_choices(const ExperimentConfig& config) {
   auto model = config.model;
   if (model.device == "auto") model.device = machine.device;
   machine.no_graphs = chosen_graphs(model);
+  machine.no_cuda_kernels = chosen_cuda_kernels(model);
   const bool open = !model.uses_operators() && model.compute_dtype == ComputeDtype::kAuto && !model.products.given() &&
                     !model.stores_wide();
   if (!open || !gains_from_choice(model)) return machine;
@@ -87,6 +98,7 @@ void compute_on(ModelSection& model, const std::string& device) {
   model.device = device;
   model.engine = EngineChoice::kAuto;
   model.graphs = GraphsChoice::kOff;
+  model.cuda_kernels = "none";
   const bool on_gpu = !find_device(device, "--device").is_cpu();
   if (on_gpu && model.compute_dtype == ComputeDtype::kMeasured) {
     model.compute_dtype = ComputeDtype::kAuto;

@@ -13,7 +13,7 @@ namespace evenkeel::fed {
 MachineChoices machine_choices(const ExperimentConfig& config);
 
 /// Moves a settled `[model]` section to another device and its engine. Kernels that were measured for processors are
-/// dropped on a GPU, and nothing is recorded (model.graphs).
+/// dropped on a GPU, nothing is recorded (model.graphs), and no CUDA kernels compute.
 /// \param device  value of the option --device; empty or equal to the present device: nothing changes
 /// \throws kConfig when the device or its engine does not support the config
 void compute_on(ModelSection& model, const std::string& device);

@@ -67,8 +67,9 @@ constexpr auto names(GraphsChoice) {
 struct MachineChoices {
   int64_t threads = 1;
   nn::MatmulTable products;
-  std::string device = "cpu";                 ///< value of device = "auto": "cpu" or "cuda"
-  std::string no_graphs = "no GPU computes";  ///< why graphs cannot be recorded; empty: they can
+  std::string device = "cpu";                       ///< value of device = "auto": "cpu" or "cuda"
+  std::string no_graphs = "no GPU computes";        ///< why graphs cannot be recorded; empty: they can
+  std::string no_cuda_kernels = "no GPU computes";  ///< why CUDA kernels cannot compute; empty: they can
 };
 
 /// `[model.products]`: the kernel of each product with the base, by number of rows. Each list has
@@ -102,6 +103,7 @@ struct ModelSection {
   std::string device = "cpu";
   EngineChoice engine = EngineChoice::kAuto;
   GraphsChoice graphs = GraphsChoice::kAuto;
+  std::string cuda_kernels = "none";
   ProductsSection products;
   void visit(auto& field) {
     field("path", path,
@@ -127,6 +129,10 @@ struct ModelSection {
     field("graphs", graphs,
           "record the layers of a training step and replay them, on a GPU: on, off, or auto (on where it is possible); "
           "bits depend on it");
+    field("cuda_kernels", cuda_kernels,
+          "kernels of this program that compute on a GPU instead of LibTorch's operators: none, all, some of swiglu, "
+          "norm, "
+          "rows and routing with commas between them, or auto (all where they can be compiled); bits depend on it");
     field("products", products, "");
   }
   void resolve(const config::Table& table) const;
@@ -136,11 +142,13 @@ struct ModelSection {
   /// \param place_of  returns " (file, line)" of a key, for error messages
   /// \throws kConfig
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
-  /// Replaces "auto" in device, engine, compute_dtype (settle_products()) and graphs.
-  /// \throws kConfig as check_engine(), and when graphs are asked for and cannot be recorded
+  /// Replaces "auto" in device, engine, compute_dtype (settle_products()), graphs and cuda_kernels. \throws kConfig as
+  /// check_engine(), and when graphs or CUDA kernels are asked for and are not possible
   void settle(const MachineChoices& machine);
   /// Replaces graphs "auto". \param why_not  MachineChoices::no_graphs \throws kConfig when "on" is not possible
   void settle_graphs(const std::string& why_not);
+  /// Replaces cuda_kernels "auto". \param why_not  MachineChoices::no_cuda_kernels
+  void settle_cuda_kernels(const std::string& why_not);
   /// Returns the product table; that of float32 if compute_dtype is "auto".
   nn::MatmulTable product_table() const;
   /// Returns the engine and its arithmetic. A compute_dtype of "auto" counts as float32.

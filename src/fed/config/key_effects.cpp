@@ -24,6 +24,7 @@ constexpr std::array kClasses{
     KeyClass{"model.device", kFunction},
     KeyClass{"model.engine", kFunction},
     KeyClass{"model.graphs", kFunction},
+    KeyClass{"model.cuda_kernels", kFunction},
     KeyClass{"model.products.expert_forward", kByRecord},
     KeyClass{"model.products.expert_backward", kByRecord},
     KeyClass{"model.products.linear_forward", kByRecord},

@@ -3,6 +3,7 @@
 #include "base/plain/files.h"
 #include "base/system/device.h"
 #include "fed/config/experiment_config.h"
+#include "nn/cuda_kernels/kernel_names.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -77,6 +78,8 @@ void ModelSection::resolve(const config::Table& table) const {
   table.check(base_format == models::BaseFormat::kStored || as_stored, "dtype",
               concat('"', config::name_of(dtype), '"'), "checkpoint, where model.base_format is int8");
   table.check(names_compute_device(device), "device", concat('"', device, '"'), "cpu, cuda, cuda:0 and so on, auto");
+  if (cuda_kernels != "auto")
+    nn::cuda::KernelSet::read(cuda_kernels, "model.cuda_kernels", table.place_of("cuda_kernels"));
   check_engine([&](std::string_view key) { return table.place_of(key); });
 }
 
@@ -86,6 +89,9 @@ void ModelSection::check_engine(const std::function<std::string(std::string_view
   nn::check_engine(engine, device, place_of("engine"));
   EK_CHECK(graphs != GraphsChoice::kOn || names_gpu(device) || device == "auto", kConfig,
            "model.graphs is \"on\", allowed: auto or off, where model.device is ", device, place_of("graphs"));
+  EK_CHECK(cuda_kernels == "auto" || cuda_kernels == "none" || names_gpu(device) || device == "auto", kConfig,
+           "model.cuda_kernels is \"", cuda_kernels, "\", allowed: auto or none, where model.device is ", device,
+           place_of("cuda_kernels"));
   if (!uses_operators()) return;
   const auto where = concat(", where model.engine is aten (model.device ", device, ")");
   EK_CHECK(base_format == models::BaseFormat::kStored, kConfig, "model.base_format is int8, allowed: stored", where,
@@ -102,12 +108,19 @@ void ModelSection::settle(const MachineChoices& machine) {
   if (engine == EngineChoice::kAuto) engine = names_gpu(device) ? EngineChoice::kAten : EngineChoice::kKernels;
   settle_products(machine.products);
   settle_graphs(machine.no_graphs);
+  settle_cuda_kernels(machine.no_cuda_kernels);
 }
 
 void ModelSection::settle_graphs(const std::string& why_not) {
   EK_CHECK(graphs != GraphsChoice::kOn || why_not.empty(), kConfig, "model.graphs is \"on\", but ", why_not,
            "; auto or off computes without");
   if (graphs == GraphsChoice::kAuto) graphs = why_not.empty() ? GraphsChoice::kOn : GraphsChoice::kOff;
+}
+
+void ModelSection::settle_cuda_kernels(const std::string& why_not) {
+  if (cuda_kernels == "auto") cuda_kernels = why_not.empty() ? "all" : "none";
+  EK_CHECK(cuda_kernels == "none" || why_not.empty(), kConfig, "model.cuda_kernels is \"", cuda_kernels, "\", but ",
+           why_not, "; auto or none computes without");
 }
 
 nn::MatmulTable ModelSection::product_table() const {

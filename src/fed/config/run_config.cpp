@@ -89,11 +89,12 @@ void settle_machines(ExperimentConfig& config) {
 std::optional<std::string_view> open_key(const ExperimentConfig& config) {
   const auto& model = config.model;
   const auto& tasks = config.evaluate.tasks;
-  const std::array<std::pair<std::string_view, bool>, 9> open = {
+  const std::array<std::pair<std::string_view, bool>, 10> open = {
       {{"threads", config.threads < 1},
        {"model.device", model.device == "auto"},
        {"model.engine", model.engine == EngineChoice::kAuto},
        {"model.graphs", model.graphs == GraphsChoice::kAuto},
+       {"model.cuda_kernels", model.cuda_kernels == "auto"},
        {"model.compute_dtype", model.compute_dtype == ComputeDtype::kAuto},
        {"data.date", config.data.date == jinja::Date::kToday},
        {"clients.budgets", config.clients.budgets.numbers().empty()},

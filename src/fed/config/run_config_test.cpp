@@ -101,6 +101,7 @@ TEST(RunConfig, HasNoOpenValue) {
       {"model.device", [](ExperimentConfig& values) { values.model.device = "auto"; }},
       {"model.engine", [](ExperimentConfig& values) { values.model.engine = EngineChoice::kAuto; }},
       {"model.graphs", [](ExperimentConfig& values) { values.model.graphs = GraphsChoice::kAuto; }},
+      {"model.cuda_kernels", [](ExperimentConfig& values) { values.model.cuda_kernels = "auto"; }},
       {"model.compute_dtype", [](ExperimentConfig& values) { values.model.compute_dtype = ComputeDtype::kAuto; }},
       {"data.date", [](ExperimentConfig& values) { values.data.date = "today"; }},
       {"clients.budgets", [](ExperimentConfig& values) { values.clients.budgets = {}; }},

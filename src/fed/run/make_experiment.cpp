@@ -11,6 +11,7 @@
 #include "base/system/threads.h"
 #include "fed/run/memory_estimate.h"
 #include "fed/store/manifest.h"
+#include "nn/cuda_kernels/kernels.h"
 #include "nn/moe/scored_routing.h"
 
 namespace evenkeel::fed {
@@ -113,6 +114,9 @@ Experiment make_experiment(const RunConfig& config, Purpose purpose,
   const bool trains = purpose == Purpose::kTrain;
   const bool computes = purpose != Purpose::kDryRun && purpose != Purpose::kServe;
   settle_device(computes ? machine_of(config) : c10::Device(c10::kCPU));
+  if (computes)
+    nn::cuda::use_kernels(machine_of(config),
+                          nn::cuda::KernelSet::read(config->model.cuda_kernels, "model.cuda_kernels"));
   auto e = outlined(config);
   const bool has_rows = trains || purpose == Purpose::kDryRun;
   take_clients(e, has_rows ? make_shards(e.server.config, e.fabric.context.tokenizer, e.server.model) : Shards());

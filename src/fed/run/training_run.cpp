@@ -235,19 +235,21 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   return std::move(result.next);
 }
 
-/// Returns true if this command, and not the one that began the run, sets kernels, device, engine or graphs.
+/// Returns true if this command, and not the one that began the run, sets the arithmetic.
 bool tells_arithmetic(const RunRequest& request, const std::vector<std::string>& begun_with, const ModelSection& run) {
   if (request.says("model.compute_dtype") || request.says("model.products")) return true;
   const auto asked = request.config(begun_with).model;
   return (request.says("model.device") && asked.device != run.device) ||
          (request.says("model.engine") && asked.engine != run.engine) ||
-         (request.says("model.graphs") && asked.graphs != run.graphs);
+         (request.says("model.graphs") && asked.graphs != run.graphs) ||
+         (request.says("model.cuda_kernels") && asked.cuda_kernels != run.cuda_kernels);
 }
 
 void take_arithmetic(const ModelSection& from, ModelSection& to) {
   to.device = from.device;
   to.engine = from.engine;
   to.graphs = from.graphs;
+  to.cuda_kernels = from.cuda_kernels;
   to.compute_dtype = from.compute_dtype;
   to.products = from.products;
 }
@@ -255,7 +257,8 @@ void take_arithmetic(const ModelSection& from, ModelSection& to) {
 /// Returns the run's config with the arithmetic of `asked`, settled on this machine.
 RunConfig with_arithmetic(const RunConfig& run, const ExperimentConfig& asked) {
   log::warning(
-      "[train] the run is computed as this command says (model.device, engine, graphs, compute_dtype, products): "
+      "[train] the run is computed as this command says (model.device, engine, graphs, cuda_kernels, compute_dtype, "
+      "products): "
       "other bits than those of a run that keeps its arithmetic");
   return run.with([&](ExperimentConfig& values) {
     take_arithmetic(asked.model, values.model);

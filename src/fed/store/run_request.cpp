@@ -87,10 +87,12 @@ RunConfig settled_like(ExperimentConfig asked, const RunConfig& run) {
   if (asked.data.date == jinja::Date::kToday && !run->data.date.empty()) asked.data.date = run->data.date;
   const int64_t threads = run->threads * asked.clients.parallel;  // settle() divides them
   const bool records = GraphsChoice::kOn == run->model.graphs || GraphsChoice::kOn == asked.model.graphs;
+  const bool has_kernels = run->model.cuda_kernels != "none" || asked.model.cuda_kernels != "auto";
   return settle(std::move(asked), {.threads = threads,
                                    .products = run->model.product_table(),
                                    .device = run->model.device,
-                                   .no_graphs = records ? "" : "the run records none"});
+                                   .no_graphs = records ? "" : "the run records none",
+                                   .no_cuda_kernels = has_kernels ? "" : "the run has none"});
 }
 
 std::vector<ChangedKey> changes_of(const ExperimentConfig& now, const ExperimentConfig& then, const RunConfig& run,

@@ -13,7 +13,7 @@ constexpr std::string_view kRounds = "train.rounds", kTemplate = "chat template"
 
 /// The keys that may change, or the beginnings of such keys. A node's own budget, rank and rows are agreed on
 /// separately (AgreedTerms), so the lists of all clients may change.
-constexpr std::array<std::string_view, 24> kFree = {"threads",
+constexpr std::array<std::string_view, 25> kFree = {"threads",
                                                     "model.compute_dtype",
                                                     "model.products.",
                                                     "clients.",
@@ -36,6 +36,7 @@ constexpr std::array<std::string_view, 24> kFree = {"threads",
                                                     "model.device",
                                                     "model.engine",
                                                     "model.graphs",
+                                                    "model.cuda_kernels",
                                                     "model.base_cache"};
 
 /// Returns true for keys of `[clients]` that decide which rows the client trains on and is tested with.

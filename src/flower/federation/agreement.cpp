@@ -86,6 +86,7 @@ std::string offered_text(const fed::RunConfig& config) {
   offered.model.device = "cpu";  // a node says itself where it computes
   offered.model.engine = fed::EngineChoice::kKernels;
   offered.model.graphs = fed::GraphsChoice::kOff;
+  offered.model.cuda_kernels = "none";
   return offered.text();
 }
 

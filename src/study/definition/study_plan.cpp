@@ -21,8 +21,14 @@ namespace evenkeel::study {
 namespace {
 
 /// Keys that are pinned in study.json, regardless of [study] free.
-constexpr std::array<std::string_view, 7> kPinned = {
-    "seed", "threads", "model.device", "model.engine", "model.graphs", "model.compute_dtype", "model.products"};
+constexpr std::array<std::string_view, 8> kPinned = {"seed",
+                                                     "threads",
+                                                     "model.device",
+                                                     "model.engine",
+                                                     "model.graphs",
+                                                     "model.cuda_kernels",
+                                                     "model.compute_dtype",
+                                                     "model.products"};
 /// Keys and sections in which arms may differ: what is compared, and names.
 constexpr std::array<std::string_view, 4> kFree = {"method", "train", "name", "output"};
 /// Keys of [train] that are no part of what is compared: how long a run is, and in what precision factors are sent and
@@ -202,9 +208,11 @@ std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jo
     asked.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (at_once * asked.clients.parallel));
   const auto config = fed::settle(asked, fed::machine_choices(asked));
   std::vector<std::string> settings = {
-      concat("threads=", config->threads), quoted_setting("model.device", config->model.device),
+      concat("threads=", config->threads),
+      quoted_setting("model.device", config->model.device),
       quoted_setting("model.engine", std::string(config::name_of(config->model.engine))),
       quoted_setting("model.graphs", std::string(config::name_of(config->model.graphs))),
+      quoted_setting("model.cuda_kernels", config->model.cuda_kernels),
       quoted_setting("model.compute_dtype", std::string(config::name_of(config->model.compute_dtype)))};
   if (config->model.products.given()) pin_products(settings, config->model.products);
   if (config->model.base_format == models::BaseFormat::kInt8 && config->model.base_cache.empty())

@@ -91,7 +91,8 @@ TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
   two.request.common = {"train.rounds=5", "train.local_epochs=0.25"};
   const auto pinned = pinned_settings(two.request, 2, "runs/two");
   EXPECT_EQ(pinned, (std::vector<std::string>{"threads=3", "model.device=\"cpu\"", "model.engine=\"kernels\"",
-                                              "model.graphs=\"off\"", "model.compute_dtype=\"float32\""}));
+                                              "model.graphs=\"off\"", "model.cuda_kernels=\"none\"",
+                                              "model.compute_dtype=\"float32\""}));
   const auto runs = runs_of(two.request, pinned);
   ASSERT_EQ(runs.size(), 4);
   EXPECT_EQ(concat(runs[0].arm, runs[0].seed, runs[1].arm, runs[1].seed, runs[2].arm, runs[2].seed),
