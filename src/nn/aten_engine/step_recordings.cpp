@@ -127,6 +127,8 @@ const RecordedStep* StepRecordings::recording(const GraphedPass& pass, const Pad
   auto key = padded.key(pass);
   const auto found = std::find_if(known_.begin(), known_.end(), [&](const auto& entry) { return entry.key == key; });
   if (found == known_.end()) {
+    // Factors are prepared once for all passes with them, so others do not come back.
+    std::erase_if(known_, [&](const auto& entry) { return entry.factors != pass.input.factors; });
     known_.push_front({.key = std::move(key), .factors = pass.input.factors});
     if (known_.size() > kMostRecordedSteps) known_.pop_back();
     return nullptr;

@@ -37,6 +37,9 @@ class StepRecordings {
   /// Computes a pass over a cache: see PassGraphs. The result holds until the next call.
   /// \param may_record  false: operators compute the pass, at the sizes of a recorded one \return [B, D]
   at::Tensor run(const GraphedPass& pass, bool may_record);
+  bool is_empty() const { return known_.empty(); }
+  /// Drops all recordings and the factors that they keep.
+  void clear() { known_.clear(); }
 
  private:
   struct Padded;

@@ -53,7 +53,8 @@ class PassGraphs {
   /// next call: their backward pass must be complete before it.
   /// \return [R, D]
   virtual at::Tensor run(const GraphedPass& pass) = 0;
-  /// Returns memory for caches with places, whose addresses recordings keep. Only one such cache may be in use.
+  /// Returns memory for caches with places, whose addresses recordings keep. Only one such cache may be in use. A
+  /// training step gives the memory back, and ends the recordings of passes over a cache.
   virtual KvArena& arena() = 0;
   virtual PassGraphCounts counts() const = 0;
 };
