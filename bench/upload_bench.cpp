@@ -1,6 +1,7 @@
 // Measures how the upload of one client is stored, by part: conversion to bytes, hashing, writing, flushing to disk,
-// and the journal that does them together. Prints one line of JSON: for each number of threads the seconds and GB/s of
-// the upload's bytes, and how many times as fast the last number is as the first.
+// and the journal that does them together; and how the same tensors are stored as a snapshot of the server. Prints one
+// line of JSON: for each number of threads the seconds and GB/s of the upload's bytes, and how many times as fast the
+// last number is as the first.
 //   upload_bench --layers 16 --folder /dev/shm/uploads       OLMoE-1B-7B's adapter of rank 20, 0.78 GB in float32
 //   upload_bench --layers 4 --bfloat16 --threads 1 2
 #include <ATen/ATen.h>
@@ -103,6 +104,11 @@ OrderedJson seconds_with(const Job& job, int threads, double& gbyte) {
   seconds["flush"] = least(job, [&] {
     write();
     return seconds_of([&] { flush_files(std::vector{file}); });
+  });
+  const auto tensors = decode_safetensors(encoded.bytes, "payload").tensors;
+  seconds["snapshot"] = least(job, [&] {
+    remove_path(file);
+    return seconds_of([&] { save_safetensors(file, tensors); });
   });
   remove_path(file);
   const auto journal = folder / "journal";

@@ -89,7 +89,8 @@ Outputs swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dh, const a
 }
 
 Outputs residual(const at::Tensor& x, const at::Tensor& added, const at::Tensor& weight) {
-  if (const auto own = nn::cuda::residual_norm(x, added, weight, 1e-5)) return {own->sum_RD, own->norm_RD};
+  if (const auto own = nn::cuda::residual_norm(x, added, weight, 1e-5, added.scalar_type()))
+    return {own->sum_RD, own->norm_RD};
   const auto sum = x + added;
   return {sum, std::get<0>(at::_fused_rms_norm(sum, {sum.size(1)}, weight, 1e-5)).to(added.scalar_type())};
 }

@@ -91,8 +91,9 @@ struct ForwardOptions {
   std::span<nn::RoutingByLayer> routing{};
   /// The factors as CausalLm::prepared() converts them; null: each pass converts its own.
   std::shared_ptr<const nn::PreparedFactors> factors{};
-  /// Training on a GPU: records the layers and replays them (nn/engine/pass_graphs.h); null: they are computed operator
-  /// by operator. The batch is then a result of data::padded(), and `cache` and `factors` are null.
+  /// On a GPU: records the layers of training steps and of passes over a cache, and replays them
+  /// (nn/engine/pass_graphs.h); null: they are computed operator by operator. The batch of a training step is then a
+  /// result of data::padded(), and its `factors` are null. Passes over a cache are recorded with `factors` only.
   nn::PassGraphs* graphs = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #include "models/decoder.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <memory>
@@ -89,7 +90,7 @@ class Decoder final : public CausalLm {
   nn::PassInput pass_input(const data::PackedBatch& batch, const ForwardOptions& options) const;
   at::Tensor through(nn::Pass& pass, const ForwardOptions& options) const;
   at::Tensor recorded(const data::PackedBatch& batch, const ForwardOptions& options) const;
-  at::Tensor layer_output(size_t index, const at::Tensor& x_RD, const LayerPass& pass) const;
+  nn::NormedSum layer_output(size_t index, const nn::NormedSum& in, const LayerPass& pass) const;
   void check_batch(const data::PackedBatch& batch, const ForwardOptions& options) const;
   void check_adapters(const lora::AdapterState& adapters) const;
 
@@ -249,36 +250,53 @@ at::Tensor normed(const std::optional<Norm>& norm, const at::Tensor& x_RD, const
   return norm ? (*norm)(x_RD, pass.engine) : x_RD;
 }
 
-/// Returns the residual stream after layer `index`.
-at::Tensor Decoder::layer_output(size_t index, const at::Tensor& x_RD, const LayerPass& pass) const {
+/// Adds the output of a block to the residual stream, and applies the norm of the next block, which the family may
+/// lack.
+nn::NormedSum added(const at::Tensor& x_RD, const at::Tensor& y_RD, const std::optional<Norm>& next,
+                    const LayerPass& pass, bool for_products) {
+  if (next) return next->of_sum(x_RD, y_RD, pass.engine, for_products);
+  const auto sum_RD = x_RD + y_RD;
+  return {sum_RD, sum_RD};
+}
+
+/// Returns the residual stream after layer `index`, and its norm for what follows.
+nn::NormedSum Decoder::layer_output(size_t index, const nn::NormedSum& in, const LayerPass& pass) const {
   const auto& layer = layers_[index];
   const auto through = [&](const auto& block, const at::Tensor& in_RD) {
     return std::visit([&](const auto& leaf) { return leaf(in_RD, pass); }, block);
   };
-  const auto attended_RD = through(layer.attention, normed(layer.input_norm, x_RD, pass));
-  const auto sum_RD =
-      pass.select_query_rows(x_RD) + times(normed(layer.attention_output_norm, attended_RD, pass), scales_.residual);
-  const auto y_RD = through(layer.feed_forward, normed(layer.feed_forward_norm, sum_RD, pass));
-  return sum_RD + times(normed(layer.feed_forward_output_norm, y_RD, pass), scales_.residual);
+  const auto scaled = [&](const std::optional<Norm>& norm, const at::Tensor& y_RD) {
+    return times(normed(norm, y_RD, pass), scales_.residual);
+  };
+  const bool is_last = index + 1 == layers_.size(), is_dense = std::holds_alternative<MlpLeaf>(layer.feed_forward);
+  const auto attended_RD = through(layer.attention, in.norm_RD);
+  const auto mid = added(pass.select_query_rows(in.sum_RD), scaled(layer.attention_output_norm, attended_RD),
+                         layer.feed_forward_norm, pass, /*for_products=*/is_dense);
+  const auto y_RD = through(layer.feed_forward, mid.norm_RD);
+  return added(mid.sum_RD, scaled(layer.feed_forward_output_norm, y_RD),
+               is_last ? std::optional(final_norm_) : layers_[index + 1].input_norm, pass, /*for_products=*/!is_last);
 }
 
 /// Computes the final hidden states with the layers of a pass.
 at::Tensor Decoder::through(nn::Pass& pass, const ForwardOptions& options) const {
-  auto x_RD = times(at::embedding(embedding_, pass.ids_R()).to(activations()), scales_.embedding);
-  for (size_t i = 0; i < layers_.size(); ++i) {
+  const auto of_layer = [&](size_t i) {
     const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer reads the other rows
-    x_RD = layer_output(i, x_RD,
-                        {.engine = pass,
-                         .options = options,
-                         .rotary = pass.rotary(local_.empty() || !local_[i] ? 0 : 1),
-                         .layer = i,
-                         .queries_N = only_last ? pass.last_rows_B() : at::Tensor()});
-  }
-  return times(final_norm_(x_RD, pass), scales_.hidden);
+    return LayerPass{.engine = pass,
+                     .options = options,
+                     .rotary = pass.rotary(local_.empty() || !local_[i] ? 0 : 1),
+                     .layer = i,
+                     .queries_N = only_last ? pass.last_rows_B() : at::Tensor()};
+  };
+  const auto x_RD = times(at::embedding(embedding_, pass.ids_R()).to(activations()), scales_.embedding);
+  nn::NormedSum stream{x_RD, normed(layers_.front().input_norm, x_RD, of_layer(0))};
+  for (size_t i = 0; i < layers_.size(); ++i) stream = layer_output(i, stream, of_layer(i));
+  return times(stream.norm_RD, scales_.hidden);
 }
 
 at::Tensor Decoder::recorded(const data::PackedBatch& batch, const ForwardOptions& options) const {
-  return options.graphs->run({.input = pass_input(batch, options),
+  auto input = pass_input(batch, options);
+  input.factors = options.factors;
+  return options.graphs->run({.input = input,
                               .key = graph_key(options),
                               .factors = [&] { return factors(options); },
                               .layers = [&](nn::Pass& pass) { return through(pass, options); }});
@@ -286,8 +304,8 @@ at::Tensor Decoder::recorded(const data::PackedBatch& batch, const ForwardOption
 
 at::Tensor Decoder::hidden(const data::PackedBatch& batch, const ForwardOptions& options) const {
   check_batch(batch, options);
-  if (options.graphs) return recorded(batch, options);
   if (options.cache) options.cache->extend(batch.offsets);
+  if (options.graphs && (options.cache || c10::GradMode::is_enabled())) return recorded(batch, options);
   auto input = pass_input(batch, options);
   input.factors = factors(options);
   const auto pass = nn::engine_of(options.compute).begin(input);

@@ -149,6 +149,14 @@ at::Tensor Norm::operator()(const at::Tensor& x_RD, const nn::Pass& engine) cons
                                             : engine.rms_norm(x_RD, norm_factors(weight_D_, spec_.kind), spec_.eps);
 }
 
+nn::NormedSum Norm::of_sum(const at::Tensor& x_RD, const at::Tensor& added_RD, const nn::Pass& engine,
+                           bool for_products) const {
+  if (spec_.kind != NormKind::kLayerNorm)
+    return engine.add_norm(x_RD, added_RD, norm_factors(weight_D_, spec_.kind), spec_.eps, for_products);
+  const auto sum_RD = x_RD + added_RD;
+  return {sum_RD, (*this)(sum_RD, engine)};
+}
+
 Activation read_activation(const ModelConfig& config, std::string_view key, std::string_view otherwise) {
   const auto name = config.string_or(key, otherwise);
   std::vector<std::string_view> known;

@@ -140,6 +140,9 @@ class Norm {
   /// \param module  module name of the weight; unused for kLayerNorm
   Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model);
   at::Tensor operator()(const at::Tensor& x_RD, const nn::Pass& engine) const;
+  /// Adds the output of a block to the residual stream and normalises the sum (nn::Pass::add_norm()).
+  nn::NormedSum of_sum(const at::Tensor& x_RD, const at::Tensor& added_RD, const nn::Pass& engine,
+                       bool for_products) const;
 
  private:
   NormSpec spec_;

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -85,6 +86,25 @@ std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
   std::vector<TokenIds> pieces;
   for (const int64_t token : tokens) pieces.push_back({token});
   return pieces;
+}
+
+/// Moves the sequences of a cache on a GPU to places with room for `room[b]` more tokens, unless that takes more than
+/// twice the memory of their tokens.
+/// \return whether they were moved
+bool move_to_places(nn::KvCache& cache, std::span<const int64_t> room, nn::PassGraphs* graphs) {
+  constexpr int64_t kStep = 64;  // so that few sizes of places occur
+  // A pass has all sequences, because the places of others would be free for it.
+  if (cache.shape().device.is_cpu() || room.empty() || std::ssize(room) > kPassTokens) return false;
+  int64_t longest = 0, tokens = 0;
+  const auto lengths = cache.lengths();
+  for (size_t b = 0; b < room.size(); ++b)
+    longest = std::max(longest, lengths[b] + room[b]), tokens += lengths[b] + room[b];
+  const int64_t capacity = (longest + kStep - 1) / kStep * kStep;
+  const auto places = static_cast<int64_t>(graphs ? std::bit_ceil(room.size()) : room.size());
+  if (places * longest > 2 * tokens) return false;
+  nn::KvArena own;
+  cache.move_to_places((graphs ? graphs->arena() : own).memory(cache.shape(), places, capacity), capacity);
+  return true;
 }
 
 /// Chooses the next token of each sequence: the likeliest one, or a random one.
@@ -182,7 +202,7 @@ struct Sequences {
     std::vector<int64_t> room;
     for (const int64_t prompt : live)
       room.push_back(options.max_new_tokens - static_cast<int64_t>(outputs[static_cast<size_t>(prompt)].size()));
-    run.cache.open(room);
+    if (!move_to_places(run.cache, room, forward.graphs)) run.cache.open(room);
   }
 
   void step(NextTokens& next) {

@@ -1,5 +1,7 @@
 #include "train/residence.h"
 
+#include <ATen/ATen.h>
+
 #include <utility>
 
 namespace evenkeel::train {
@@ -45,6 +47,17 @@ Residence make_residence(const methods::Common& common, c10::Device device, Stor
   Residence residence{.device = device, .common = {}, .copies = std::move(copies)};
   residence.common = {.fixed = copied(common.fixed, residence.copies),
                       .base_change = copied(common.base_change, residence.copies)};
+  return residence;
+}
+
+Residence make_residence(const methods::Common& common, c10::Device device, KeptMemory& memory) {
+  auto residence = make_residence(common, device, memory.copies(StorageCopies::to(device), device));
+  residence.copies = residence.copies.with([device](const at::Tensor& bytes_N) {
+    if (bytes_N.device() == device) return bytes_N;
+    const auto own_N = at::empty_like(bytes_N, bytes_N.options().device(device));
+    copy_bytes(bytes_N, own_N);
+    return own_N;
+  });
   return residence;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/system/device.h"
 #include "methods/protocol.h"
+#include "train/kept_memory.h"
 
 namespace evenkeel::train {
 
@@ -21,6 +22,9 @@ struct Residence {
 /// Copies `common` to `device`.
 /// \param copies  copies tensors to `device`
 Residence make_residence(const methods::Common& common, c10::Device device, StorageCopies copies);
+/// Copies `common` to memory of `device` that an older residence may have had, which must no longer be in use. Clients
+/// copy their tensors to memory of their own.
+Residence make_residence(const methods::Common& common, c10::Device device, KeptMemory& memory);
 
 /// Copies adapters or a setup to the device of `copies`. Tensors that share memory also share it in the copy. The field
 /// `ranks` is not copied to the device, because no kernel uses it.

@@ -38,18 +38,11 @@ StorageCopies StepGraphs::copies_of(const methods::LocalSetup& setup, const Stor
   auto shape = shape_of(setup);
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.shape == shape; });
   if (found == kept_.end())
-    kept_.push_front({std::move(shape), std::make_shared<std::vector<at::Tensor>>()});
+    kept_.push_front({std::move(shape)});
   else
     kept_.splice(kept_.begin(), kept_, found);
   if (kept_.size() > kMostShapesOfClients) kept_.pop_back();
-  return known.with([storages = kept_.front().storages, next = size_t{0}, device](const at::Tensor& bytes_N) mutable {
-    if (next == storages->size()) storages->emplace_back();
-    auto& own = (*storages)[next++];
-    if (!own.defined() || own.numel() != bytes_N.numel())
-      own = at::empty_like(bytes_N, bytes_N.options().device(device));
-    copy_bytes(bytes_N, own);
-    return own;
-  });
+  return kept_.front().memory.copies(known, device);
 }
 
 }  // namespace evenkeel::train

@@ -11,6 +11,7 @@
 #include "methods/protocol.h"
 #include "nn/compute/compute.h"
 #include "nn/engine/pass_graphs.h"
+#include "train/kept_memory.h"
 
 namespace evenkeel::train {
 
@@ -33,7 +34,7 @@ class StepGraphs {
   using Shape = std::vector<int64_t>;
   struct Kept {
     Shape shape;
-    std::shared_ptr<std::vector<at::Tensor>> storages;  // in the order in which a client's are copied
+    KeptMemory memory{};
   };
 
   std::unique_ptr<nn::PassGraphs> passes_;

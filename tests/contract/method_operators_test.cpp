@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu_operators.h"
@@ -136,6 +137,47 @@ TEST_P(MethodOperators, OfAReplayedStepAreFewAndHardlyGrowWithTheLayers) {
   EXPECT_LE(five - two, 3 * 6) << "of three layers: the gradients of their router logits, counts, phi";
   EXPECT_LE(two + (kLayers - 2) * (five - two) / 3, eager / 8) << "of " << eager << " at 16 layers";
 }
+
+class BaseChangeRecordings : public MethodOperators {};
+
+// The factors of the base's change grow until they are as high as the smaller side of their weight.
+TEST_P(BaseChangeRecordings, AreUsedAgainOnceTheChangeOfTheBaseKeepsItsSizes) {
+  const auto method = make_method(GetParam());
+  World world(2);
+  world.training.local_epochs = 3;
+  const auto graphs = std::make_shared<train::StepGraphs>(nn::EngineKind::kAten);
+  train::KeptMemory memory;
+  auto state = method->initialize(world.server());
+  const auto trained = [&](int64_t number, const methods::RoundView& round, std::shared_ptr<train::StepGraphs> with) {
+    world.training.graphs = std::move(with);
+    const auto& client = world.clients[1];
+    return train::train_locally(
+        *world.on_gpu, *method,
+        {method->broadcast(state, client, round), world.view(client, number, state.common), world.shards[1]},
+        world.training);
+  };
+  std::vector<int64_t> recorded;
+  for (int64_t number = 0; number < 6; ++number) {
+    const auto round = world.round(number);
+    world.training.residence =
+        std::make_shared<train::Residence>(train::make_residence(state.common, world.on_gpu->device(), memory));
+    const auto replayed = trained(number, round, graphs);
+    const auto afresh = trained(number, round, std::make_shared<train::StepGraphs>(nn::EngineKind::kAten));
+    EXPECT_TRUE(equal(replayed.upload.adapters, afresh.upload.adapters)) << "round " << number;
+    recorded.push_back(graphs->passes().counts().recorded);
+    const auto on_gpu = world.training;
+    world.training.compute = {}, world.training.residence.reset(), world.training.graphs.reset();
+    state = world.aggregate(*method, state, round, world.train_all(*method, state, round));
+    world.training = on_gpu;
+  }
+  EXPECT_EQ(recorded[0], 1);
+  EXPECT_GT(recorded[1], 1) << "there was no change of the base before";
+  EXPECT_EQ(recorded[4], recorded[3]);
+  EXPECT_EQ(recorded[5], recorded[3]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, BaseChangeRecordings, ::testing::Values("flora", "fedex-lora"),
+                         [](const auto& info) { return info.param == "flora" ? "flora" : "fedex_lora"; });
 
 std::vector<std::string_view> method_names() {
   std::vector<std::string_view> names;

@@ -175,17 +175,21 @@ TEST_F(OnAGpu, RowsAreThoseOfOperators) {
 /// There is no node of operators for this: the sum and the norm are two.
 TEST_F(OnAGpu, TheResidualStreamIsAddedToAndNormalised) {
   const auto weight = random_tensor({16}, 3).to(test_device(), at::kFloat);
-  for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const auto x = leaf({5, 16}, 1, at::kFloat), added = leaf({5, 16}, 2, type);
-    cuda::use_kernels(test_device(), cuda::KernelSet::all());
-    const auto own = cuda::residual_norm(x, added, weight, 1e-5);
-    ASSERT_TRUE(own);
-    const auto ours = with_gradients({own->sum_RD, own->norm_RD}, {x, added});
-    const auto sum = x + added;
-    const auto norm = (sum * at::rsqrt(sum.square().mean(1, true) + 1e-5) * weight).to(type);
-    const auto theirs = with_gradients({sum, norm}, {x, added});
-    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(apart_by_norm(ours[i], theirs[i]), tolerance_of(type)) << i;
-  }
+  cuda::use_kernels(test_device(), cuda::KernelSet::all());
+  for (const auto type : {at::kFloat, at::kBFloat16})
+    for (const auto norm_type : {at::kFloat, type}) {
+      const auto x = leaf({5, 16}, 1, at::kFloat), added = leaf({5, 16}, 2, type);
+      const auto own = cuda::residual_norm(x, added, weight, 1e-5, norm_type);
+      ASSERT_TRUE(own);
+      EXPECT_EQ(own->norm_RD.scalar_type(), norm_type);
+      const auto ours = with_gradients({own->sum_RD, own->norm_RD}, {x, added});
+      const auto sum = x + added;
+      const auto norm = (sum * at::rsqrt(sum.square().mean(1, true) + 1e-5) * weight).to(norm_type);
+      const auto theirs = with_gradients({sum, norm}, {x, added});
+      for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(apart_by_norm(ours[i], theirs[i]), tolerance_of(type)) << i;
+    }
+  const auto x = leaf({5, 16}, 1, at::kFloat);
+  EXPECT_FALSE(cuda::residual_norm(x, x, weight, 1e-5, at::kBFloat16)) << "a norm that is narrower than what is added";
 }
 
 TEST_F(OnAGpu, KernelsLeaveFloat64ToOperators) {

@@ -30,7 +30,7 @@ def counted(path):
 
 @pytest.mark.parametrize("method", ["ub-smoe", "smoe-llb", "flora", "fed-sb", "slimmable-moe"])
 def test_a_run_that_replays_has_the_bits_of_the_padded_operators(tiny_model, tmp_path, monkeypatch, method):
-    words = ["train", CONFIG, "--out"], few(tiny_model, method__name=method, train__batch_size=2, data__limit=60)
+    words = ["train", CONFIG, "--out"], few(tiny_model, method__name=method, train__batch_size=2, data__limit=100)
     replayed = on_gpu(*words[0], tmp_path / "replayed", *words[1], counts=tmp_path / "few")
     assert "[graphs]" not in replayed.stderr
     monkeypatch.setenv("EVENKEEL_MOST_GRAPHS", "1")  # that of the first trial

@@ -24,7 +24,8 @@ struct Inputs {
   at::Tensor q_THP, k_TGP, v_TGP, q_ends, k_ends;
   double scale;
   bool causal;
-  std::optional<int64_t> left;  // how many keys before its own a query attends to
+  std::optional<int64_t> left;       // how many keys before its own a query attends to
+  std::optional<at::Tensor> used{};  // how many keys each sequence has; nothing: they end where the next one's begin
 };
 
 void check_heads(const at::Tensor& x, const char* name) {
@@ -46,6 +47,12 @@ void check_lengths(const at::Tensor& starts, int64_t longest) {
               "flash attention: a sequence is longer than the longest");
 }
 
+void check_keys(const Inputs& in, int64_t longest) {
+  if (!in.used) return check_lengths(in.k_ends, longest);
+  TORCH_CHECK(in.used->max().item<int64_t>() <= longest && in.used->min().item<int64_t>() > 0,
+              "flash attention: a sequence is longer than the longest, or has no keys");
+}
+
 /// The tensors of one sequence, in float32: [H, L, P]. Heads of keys and values are repeated.
 struct Sequence {
   at::Tensor q, k, v;
@@ -59,7 +66,7 @@ at::Tensor heads_of(const at::Tensor& x, int64_t first, int64_t count, int64_t h
 Sequence sequence_of(const Inputs& in, int64_t b) {
   const auto at = [&](const at::Tensor& starts, int64_t i) { return starts[i].item<int64_t>(); };
   const int64_t q = at(in.q_ends, b), k = at(in.k_ends, b), heads = in.q_THP.size(1);
-  const int64_t rows = at(in.q_ends, b + 1) - q, keys = at(in.k_ends, b + 1) - k;
+  const int64_t rows = at(in.q_ends, b + 1) - q, keys = in.used ? at(*in.used, b) : at(in.k_ends, b + 1) - k;
   return {heads_of(in.q_THP, q, rows, heads),
           heads_of(in.k_TGP, k, keys, heads),
           heads_of(in.v_TGP, k, keys, heads),
@@ -89,18 +96,19 @@ using FlashResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, a
 FlashResult flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const std::optional<at::Tensor>& starts, const std::optional<at::Tensor>& key_starts, int64_t longest,
                   int64_t longest_key, double dropout, bool causal, bool, std::optional<double> scale,
-                  std::optional<int64_t> left, std::optional<int64_t> right, const std::optional<at::Tensor>&,
+                  std::optional<int64_t> left, std::optional<int64_t> right, const std::optional<at::Tensor>& used,
                   const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, std::optional<int64_t>) {
   TORCH_CHECK(right.value_or(0) == 0 && left.value_or(0) >= 0, "flash attention: a window of earlier keys alone");
   check_heads(q, "q"), check_heads(k, "k"), check_heads(v, "v");
   TORCH_CHECK(starts && key_starts && scale && dropout == 0, "flash attention: packed sequences without dropout");
   check_starts(*starts), check_starts(*key_starts);
-  const Inputs in{on_processor(q),           on_processor(k), on_processor(v), on_processor(*starts),
-                  on_processor(*key_starts), *scale,          causal,          left};
+  Inputs in{on_processor(q),           on_processor(k), on_processor(v), on_processor(*starts),
+            on_processor(*key_starts), *scale,          causal,          left};
+  if (used) check_starts(*used), in.used = on_processor(*used);
   auto out = at::empty(q.sizes(), q.options());
   auto logsumexp = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
   launch([in, longest, longest_key, y = on_processor(out), lse = on_processor(logsumexp)] {
-    check_lengths(in.q_ends, longest), check_lengths(in.k_ends, longest_key);
+    check_lengths(in.q_ends, longest), check_keys(in, longest_key);
     for (int64_t b = 0; b + 1 < in.q_ends.size(0); ++b) {
       const auto s = sequence_of(in, b);
       const auto scores = scores_of(in, s);

@@ -57,9 +57,9 @@ Safetensors load_safetensors(const std::filesystem::path& file);
 /// \throws kCheckpoint as load_safetensors().
 Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& source);
 
-/// Writes `file` atomically and returns the number of bytes written. Tensors are made contiguous on the CPU one at a
-/// time. They are sorted by element size (largest first), then by name; the data begins at a multiple of 64 bytes. The
-/// same content gives the same bytes.
+/// Writes `file` atomically, on all threads, and returns the number of bytes written. Tensors are made contiguous on
+/// the CPU one at a time. They are sorted by element size (largest first), then by name; the data begins at a multiple
+/// of 64 bytes. The same content gives the same bytes.
 /// \throws kIo; kInternal for a dtype that the format does not have. The functions below throw kInternal for the same
 /// reason.
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});

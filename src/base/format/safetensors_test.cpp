@@ -1,6 +1,7 @@
 #include "base/format/safetensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -235,6 +236,43 @@ TEST(Safetensors, WritingTensorsOneByOneGivesTheSameFile) {
   EXPECT_THROW(stream_safetensors(folder.path() / "x", shapes, [](const std::string&) { return at::ones({7}); }),
                Error);
   EXPECT_FALSE(fs::exists(folder.path() / "x"));
+}
+
+/// Sets the number of threads of LibTorch while it lives.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+// A tensor is written in pieces of 4 MiB and converted in pieces of some thousand values.
+TEST(Safetensors, ManyThreadsWriteTheBytesOfOne) {
+  const testing::TemporaryFolder folder;
+  const int64_t piece = int64_t{1} << 20;  // values of 4 bytes
+  at::manual_seed(3);
+  TensorMap tensors{{"one", at::rand({1})}, {"odd", at::rand({3, 70'001})}, {"turned", at::rand({257, 191}).t()}};
+  for (const int64_t values : {piece - 1, piece, 2 * piece + 7}) tensors[std::to_string(values)] = at::rand({values});
+  TensorMap shapes;
+  for (const auto& [name, tensor] : tensors)
+    shapes[name] = at::empty(tensor.sizes(), at::device(at::kMeta).dtype(at::kBFloat16));
+  std::string file, passed;
+  for (const int count : {1, 2, 5}) {
+    const Threads threads(count);
+    save_safetensors(folder.path() / "file", tensors);
+    const auto bytes = encode_safetensors_as(shapes, tensors, {}, {});
+    std::string pieces;
+    pass_safetensors_as(shapes, tensors, {}, {}, [&](std::string_view next) { pieces += next; });
+    const auto content = read_file(folder.path() / "file");
+    if (count == 1) file = content, passed = pieces;
+    EXPECT_TRUE(content == file) << count << " threads";
+    EXPECT_TRUE(pieces == passed) << count << " threads";
+    EXPECT_TRUE(pieces == std::string_view(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()));
+  }
 }
 
 }  // namespace

@@ -55,8 +55,8 @@ constexpr auto names(ComputeDtype) {
 }
 using nn::EngineChoice;
 
-/// Selects whether the layers of a training step are recorded as graphs of a GPU (nn/engine/pass_graphs.h). Their
-/// batches are padded, so the bits of a run depend on it.
+/// Selects whether the layers of a step of training or generation are recorded as graphs of a GPU
+/// (nn/engine/pass_graphs.h). Their batches are padded, so the bits of a run depend on it.
 enum class GraphsChoice { kAuto, kOn, kOff };
 constexpr auto names(GraphsChoice) {
   return std::array{config::EnumName<GraphsChoice>{"auto", GraphsChoice::kAuto},
@@ -128,8 +128,8 @@ struct ModelSection {
           "operators: kernels (this program's, CPU only), aten (LibTorch's, any device), or auto (aten on a GPU, "
           "otherwise kernels)");
     field("graphs", graphs,
-          "record the layers of a training step and replay them, on a GPU: on, off, or auto (on where it is possible); "
-          "bits depend on it");
+          "record the layers of a step of training or generation and replay them, on a GPU: on, off, or auto (on where "
+          "it is possible); bits depend on it");
     field("cuda_kernels", cuda_kernels,
           "kernels of this program that compute on a GPU instead of LibTorch's operators: none, all, some of swiglu, "
           "norm, "

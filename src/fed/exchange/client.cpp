@@ -83,7 +83,9 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   const bool as_exported = ask.served_by != scoring::ServedBy::kRun;
   const auto setup = as_exported ? exported(task, ask.served_by) : prepare(task);
   const auto rows = context_.test_rows(rows_to_score(context_.config, task, ask));
+  const auto graphs = context_.graphs();
   auto forward = context_.forward(setup);
+  forward.graphs = graphs ? &graphs->passes() : nullptr;
   if (as_exported) forward.base_change = nullptr;  // the adapter has it
   const auto on_rows = [&](int64_t done, int64_t all) {
     if (on_progress)

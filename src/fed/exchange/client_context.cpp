@@ -34,9 +34,10 @@ void SharedState::receive_change(int64_t round, const lora::AdapterState& base_d
 std::shared_ptr<const train::Residence> SharedState::residence(c10::Device device) {
   if (device.is_cpu() || device.is_meta()) return nullptr;
   const std::scoped_lock lock(mutex_);
-  if (!residence_)
-    residence_ =
-        std::make_shared<const train::Residence>(train::make_residence(common_, device, StorageCopies::to(device)));
+  if (residence_) return residence_;
+  if (!lent_.expired()) residence_memory_ = {};  // a client still computes with it
+  residence_ = std::make_shared<const train::Residence>(train::make_residence(common_, device, residence_memory_));
+  lent_ = residence_;
   return residence_;
 }
 
@@ -50,9 +51,13 @@ train::LocalTraining ClientContext::training() const {
   train::LocalTraining training = config->train;
   training.compute = config->model.compute();
   training.residence = shared->residence(model->device());
-  if (training.residence && config->model.graphs == GraphsChoice::kOn)
-    training.graphs = shared->graphs(training.compute.engine);
+  training.graphs = graphs();
   return training;
+}
+
+std::shared_ptr<train::StepGraphs> ClientContext::graphs() const {
+  const bool records = !model->device().is_cpu() && config->model.graphs == GraphsChoice::kOn;
+  return records ? shared->graphs(config->model.compute().engine) : nullptr;
 }
 
 models::ForwardOptions ClientContext::forward(const methods::LocalSetup& setup) const {

@@ -32,7 +32,8 @@ class SharedState {
   /// Copies the shared state of a server in the same process. The result is bit-identical to applying all its updates.
   void take(const methods::ServerState& state);
   const methods::Common& common() const { return common_; }
-  /// Returns the shared state on `device`. It is copied on first use and kept until the state changes.
+  /// Returns the shared state on `device`. It is copied on first use and kept until the state changes. A changed state
+  /// of the same sizes lies at the same addresses.
   /// \return null for the processor
   std::shared_ptr<const train::Residence> residence(c10::Device device);
   /// Returns the recorded passes of the base, which are kept until the process ends.
@@ -43,6 +44,8 @@ class SharedState {
   methods::Common common_;
   int64_t round_ = 0;  // last round with an applied change
   std::shared_ptr<const train::Residence> residence_{};
+  std::weak_ptr<const train::Residence> lent_{};  // the last one
+  train::KeptMemory residence_memory_{};
   std::shared_ptr<train::StepGraphs> graphs_{};
 };
 
@@ -65,6 +68,8 @@ struct ClientContext {
   uint64_t seed() const { return static_cast<uint64_t>(config->seed); }
   /// Returns `[train]` with the arithmetic of `[model]`, and the shared state on the device of the base.
   train::LocalTraining training() const;
+  /// Returns the recorded passes of the model; null if model.graphs is off.
+  std::shared_ptr<train::StepGraphs> graphs() const;
   /// Returns the options of a forward pass. Borrows `setup`, a result of on_device(), and the shared state.
   models::ForwardOptions forward(const methods::LocalSetup& setup) const;
   /// Copies `setup` to the device of the base. On the processor it is returned unchanged.

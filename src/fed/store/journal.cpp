@@ -107,8 +107,11 @@ void RoundJournal::write_upload(ClientRecord record, const lora::DeferredPayload
 
 void RoundJournal::finish(ClientRecord record, const TensorMap& memory) {
   if (!memory.empty()) {
-    save_safetensors(file(record.id, kMemorySuffix), memory);
-    record.files.push_back(FileSeal::of(file(record.id, kMemorySuffix)));
+    const auto path = file(record.id, kMemorySuffix);
+    HashedFile out(path, bytes_of(memory));
+    pass_safetensors_as(memory, memory, {}, {}, [&](std::string_view bytes) { out.write(bytes); });
+    record.files.push_back(out.place());
+    waiting_.push_back(path);
   }
   put(file(record.id, kRecordSuffix), sealed(record::write(record)) + "\n");
   written_[record.id] = std::move(record.files);

@@ -11,28 +11,24 @@
 #include <span>
 #include <vector>
 
+#include "nn/aten_engine/cache_view.h"
 #include "nn/aten_engine/rows.h"
 #include "nn/attention/kv_cache.h"
 
 namespace evenkeel::nn::aten {
 
-/// Holds the keys and values of one forward pass. For each layer call put(), then attend(); after the last layer call
-/// write_back(). For one thread, without gradients. Borrows the cache's storage.
-class CacheWindow {
+/// Holds the keys and values of one forward pass. Borrows the cache's storage.
+class CacheWindow final : public CacheView {
  public:
   /// Concatenates the cached keys and values. Memory: a second copy of them. \param cache  after KvCache::extend()
   /// \param offsets  [B + 1], as given to extend() \param last_only  true: attend() may be called for the last token of
   /// each sequence only
   CacheWindow(const KvCache& cache, std::span<const int64_t> offsets, bool last_only);
 
-  /// Writes the keys and values of the new tokens of a layer. \param k_NGP, v_NGP  [N, G, P], sequence after sequence
-  void put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP);
-  /// Computes nn::cached_attention(). \param only_last  true: q has the last token of each sequence (REQUIRES last_only
-  /// in the constructor); false: all new tokens \param window, soft_cap  as in nn::cached_attention() \return [N, H P]
-  at::Tensor attend(int64_t layer, const at::Tensor& q_NHP, bool only_last, int64_t window = 0,
-                    double soft_cap = 0) const;
-  /// Copies the new keys and values to the cache.
-  void write_back() const;
+  void put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP) override;
+  at::Tensor attend(int64_t layer, const at::Tensor& q_NHP, bool only_last, int64_t window,
+                    double soft_cap) const override;
+  void write_back() const override;
 
  private:
   /// The queries of all sequences. The queries of a sequence are for its last tokens.

@@ -10,6 +10,8 @@
 #include "nn/aten_engine/linear.h"
 #include "nn/aten_engine/norm.h"
 #include "nn/aten_engine/routing.h"
+#include "nn/aten_engine/view_of_cache.h"
+#include "nn/cuda_kernels/norm.h"
 #include "nn/dense/norm.h"
 
 namespace evenkeel::nn::aten {
@@ -34,10 +36,11 @@ PassFactors::PassFactors(const ModelFactors& factors, const Compute& compute)
 }
 
 AtenPass::AtenPass(const PassInput& input)
-    : AtenPass(input, Layout::of(input.batch, input.rotary_width, input.ropes, input.device)) {}
+    : AtenPass(input, Layout::of(input.batch, input.rotary_width, input.ropes, input.device),
+               input.cache ? view_of(*input.cache, input.batch.offsets, input.last_only) : nullptr) {}
 
-AtenPass::AtenPass(const PassInput& input, Layout layout) : Pass(input), layout_(std::move(layout)) {
-  if (in_.cache) window_.emplace(*in_.cache, in_.batch.offsets, in_.last_only);
+AtenPass::AtenPass(const PassInput& input, Layout layout, std::unique_ptr<CacheView> cache)
+    : Pass(input), layout_(std::move(layout)), cache_(std::move(cache)) {
   if (in_.experts > 0)
     numbers_ =
         SlotNumbers::of(layout_.ids_R.size(0), std::clamp<int64_t>(in_.top_k, 1, in_.experts), in_.experts, in_.device);
@@ -66,6 +69,13 @@ at::Tensor AtenPass::rms_norm(const at::Tensor& x_RD, const at::Tensor& weight_D
   return aten::rms_norm(x_RD, weight_D, eps);
 }
 
+NormedSum AtenPass::add_norm(const at::Tensor& x_RD, const at::Tensor& added_RD, const at::Tensor& weight_D, double eps,
+                             bool for_products) const {
+  const auto type = for_products ? inner_type(x_RD, in_.compute) : x_RD.scalar_type();
+  if (auto own = cuda::residual_norm(x_RD, added_RD, weight_D, eps, type)) return *std::move(own);
+  return Pass::add_norm(x_RD, added_RD, weight_D, eps, for_products);
+}
+
 at::Tensor AtenPass::apply_steps(const at::Tensor& x_RHP, const HeadSteps& steps) const {
   return aten::apply_steps(x_RHP, steps);
 }
@@ -88,8 +98,8 @@ at::Tensor AtenPass::packed(const at::Tensor& q, const at::Tensor& k, const at::
 at::Tensor AtenPass::cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                             const AttentionSteps& steps, bool only_last) const {
   const auto [q_steps, k_steps] = apply_steps_together(q, k, steps, layout_);
-  window_->put(layer, k_steps, aten::apply_steps(v, steps.v));
-  return window_->attend(layer, q_steps, only_last, steps.window, steps.soft_cap);
+  cache_->put(layer, k_steps, aten::apply_steps(v, steps.v));
+  return cache_->attend(layer, q_steps, only_last, steps.window, steps.soft_cap);
 }
 
 at::Tensor AtenPass::of_tokens(const at::Tensor& x_R) const {
@@ -101,7 +111,7 @@ void AtenPass::count(const std::string& layer, const at::Tensor& experts_RK) {
 }
 
 void AtenPass::end() {
-  if (window_) window_->write_back();
+  if (cache_) cache_->write_back();
   if (!choices_.layers.empty())
     count_choices(choices_.layers, at::stack(choices_.experts_RK), layout_.copies, in_.experts, in_.batch, in_.routing);
 }

@@ -1,11 +1,11 @@
 /// \file  Declares the pass of a batch through LibTorch's operators.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "nn/aten_engine/cached_attention.h"
+#include "nn/aten_engine/cache_view.h"
 #include "nn/aten_engine/choices.h"
 #include "nn/aten_engine/experts.h"
 #include "nn/aten_engine/layout.h"
@@ -26,8 +26,8 @@ struct PassFactors final : PreparedFactors {
 class AtenPass final : public Pass {
  public:
   explicit AtenPass(const PassInput& input);
-  /// \param layout  of the batch; the pass refers to its tensors
-  AtenPass(const PassInput& input, Layout layout);
+  /// \param layout  of the batch; the pass refers to its tensors \param cache  null: the pass has no cache
+  AtenPass(const PassInput& input, Layout layout, std::unique_ptr<CacheView> cache = nullptr);
 
   const at::Tensor& ids_R() const override { return layout_.ids_R; }
   const RotaryTable& rotary(size_t number) const override { return layout_.rotary[number]; }
@@ -35,6 +35,8 @@ class AtenPass final : public Pass {
   std::vector<at::Tensor> linears(const at::Tensor& x_RI, std::span<const LinearLayer> layers,
                                   bool exact) const override;
   at::Tensor rms_norm(const at::Tensor& x_RD, const at::Tensor& weight_D, double eps) const override;
+  NormedSum add_norm(const at::Tensor& x_RD, const at::Tensor& added_RD, const at::Tensor& weight_D, double eps,
+                     bool for_products) const override;
   at::Tensor apply_steps(const at::Tensor& x_RHP, const HeadSteps& steps) const override;
   Routing route(const at::Tensor& logits_RE, const RouterOptions& options, const at::Tensor& phi_E,
                 bool norm_topk_prob) const override;
@@ -54,9 +56,9 @@ class AtenPass final : public Pass {
   const PassFactors& factors() const { return static_cast<const PassFactors&>(*in_.factors); }
 
   Layout layout_;
-  mutable std::optional<CacheWindow> window_;  // filled layer by layer
-  SlotNumbers numbers_;                        // of the batch; empty without experts
-  LayerChoices choices_;                       // counted after the last layer
+  std::unique_ptr<CacheView> cache_;  // filled layer by layer; null: the pass has no cache
+  SlotNumbers numbers_;               // of the batch; empty without experts
+  LayerChoices choices_;              // counted after the last layer
 };
 
 }  // namespace evenkeel::nn::aten

@@ -7,9 +7,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/plain/error.h"
+#include "nn/aten_engine/copied_values.h"
 #include "nn/aten_engine/pass.h"
 
 namespace evenkeel::nn::aten {
@@ -17,16 +17,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-/// Copies values between lists of tensors of equal sizes, with one operator per type.
-void copy_values(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
-  std::map<at::ScalarType, std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>> by_type;
-  for (size_t i = 0; i < to.size(); ++i) {
-    auto& [own, others] = by_type[to[i].scalar_type()];
-    own.push_back(to[i]), others.push_back(from[i]);
-  }
-  for (const auto& [type, lists] : by_type) at::_foreach_copy_(lists.first, lists.second);
-}
 
 /// What a node of autograd keeps.
 struct Held : torch::CustomClassHolder {

@@ -8,6 +8,7 @@
 
 #include "base/system/device_graph.h"
 #include "nn/aten_engine/recorded_stack.h"
+#include "nn/aten_engine/step_recordings.h"
 #include "nn/engine/pass_graphs.h"
 
 namespace evenkeel::nn::aten {
@@ -19,6 +20,7 @@ constexpr int64_t kLongestStep = 256;  ///< the longest sequence counts as a mul
 class StackGraphs final : public PassGraphs {
  public:
   at::Tensor run(const GraphedPass& pass) override;
+  KvArena& arena() override { return arena_; }
   PassGraphCounts counts() const override { return counts_; }
 
  private:
@@ -40,6 +42,8 @@ class StackGraphs final : public PassGraphs {
   std::weak_ptr<SharedGraphPool> pool_;
   bool is_failed_ = false;
   PassGraphCounts counts_;
+  KvArena arena_;
+  StepRecordings steps_{counts_};  // of passes over a cache
 };
 
 }  // namespace evenkeel::nn::aten

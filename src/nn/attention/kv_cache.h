@@ -7,6 +7,9 @@
 ///           cache.sequences.resize(2);
 ///           cache.open(std::vector<int64_t>{40, 25});  // room for 40 and 25 tokens; a forward pass fills it
 ///           cache.select({1, 1, 0});                   // the first two share the rows of sequence 1
+///
+/// Where each sequence lies alone in a place of its own (KvCache::move_to_places()), engine aten reads and writes the
+/// cache where it is.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -68,6 +72,28 @@ struct KvSequence {
   KvSequence prefix(int64_t tokens) const;
 };
 
+/// Memory whose rows are places of equal size: place i has the rows from i x capacity on. Passes may write to places
+/// without a sequence.
+struct KvPlaces {
+  at::Tensor memory;               ///< [layers, 2, G, places x capacity, P]: keys, then values
+  int64_t capacity = 0;            ///< tokens of a place
+  std::vector<int64_t> place_B{};  ///< the place of each sequence
+  /// Returns the number of places.
+  int64_t count() const { return memory.size(3) / capacity; }
+};
+
+/// Memory for one cache with places at a time. It only grows, so that the next cache lies at the same addresses.
+class KvArena {
+ public:
+  /// Returns memory for `places` places of `capacity` tokens, which a former call may have returned too. Its numbers
+  /// are any, but finite if all keys and values were: attention multiplies those that it does not see by zero.
+  /// \return [layers, 2, G, places x capacity, P]
+  at::Tensor memory(const KvShape& shape, int64_t places, int64_t capacity);
+
+ private:
+  at::Tensor values_;
+};
+
 /// The cache of a batch of sequences. Threads: one at a time.
 class KvCache {
  public:
@@ -87,6 +113,12 @@ class KvCache {
   /// Replaces sequence i by the former sequence sources[i]. Nothing is copied: sequences with the same source share its
   /// rows and its append_block.
   void select(std::span<const int64_t> sources);
+  /// Copies every sequence to a place of its own, where it has room for the rest of the place. They share nothing
+  /// afterwards. \param memory  of KvArena::memory(), for at least as many places as there are sequences
+  /// \param capacity  tokens of a place \throws kInternal if a sequence is longer than a place
+  void move_to_places(const at::Tensor& memory, int64_t capacity);
+  /// Returns the places of the sequences; nothing unless each lies alone in a place of one memory.
+  std::optional<KvPlaces> places() const;
   /// Returns the number of cached tokens of each sequence.
   std::vector<int64_t> lengths() const;
 

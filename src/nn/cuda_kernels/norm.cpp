@@ -5,6 +5,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
 #include "nn/cuda_kernels/kernels.h"
 #include "nn/cuda_kernels/source/arguments.h"
 
@@ -68,16 +70,17 @@ struct HeadNormNode : torch::autograd::Function<HeadNormNode> {
 
 struct ResidualNormNode : torch::autograd::Function<ResidualNormNode> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x_RD, const at::Tensor& added_RD,
-                               const at::Tensor& factors_D, double eps) {
+                               const at::Tensor& factors_D, double eps, at::ScalarType norm_type) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto type = added_RD.scalar_type();
     const int64_t rows = x_RD.size(0), width = x_RD.size(1);
-    auto sum_RD = at::empty_like(x_RD), y_RD = at::empty_like(added_RD);
+    auto sum_RD = at::empty_like(x_RD), y_RD = at::empty_like(added_RD, added_RD.options().dtype(norm_type));
+    const auto [y, y_float] = in_either_type(y_RD, type);
     const auto rms = at::empty({rows}, x_RD.options());
     launch(*device_for(Kernel::kNorm, x_RD), "residual_norm_forward", type,
            can_be_wide(width, type, {&x_RD, &added_RD, &sum_RD, &y_RD}), {rows},
            ResidualNormForward{address<float>(x_RD), added_RD.data_ptr(), address<float>(factors_D),
-                               address<float>(sum_RD), y_RD.data_ptr(), address<float>(rms), static_cast<int>(width),
+                               address<float>(sum_RD), y, y_float, address<float>(rms), static_cast<int>(width),
                                static_cast<float>(eps)});
     ctx->save_for_backward({sum_RD, factors_D, rms});
     ctx->saved_data["type"] = static_cast<int64_t>(type);
@@ -90,14 +93,22 @@ struct ResidualNormNode : torch::autograd::Function<ResidualNormNode> {
     const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
     const auto dsum = grads[0].contiguous(), dy = grads[1].contiguous();
     const int64_t rows = dsum.size(0), width = dsum.size(1);
+    const auto [dy_own, dy_float] = in_either_type(dy, type);
     auto dx = at::empty_like(dsum);
-    const auto dadded = type == at::kFloat ? at::Tensor() : at::empty_like(dy);
+    const auto dadded = type == at::kFloat ? at::Tensor() : at::empty_like(dy, dy.options().dtype(type));
     launch(*device_for(Kernel::kNorm, dsum), "residual_norm_backward", type,
            can_be_wide(width, type, {&dsum, &dy, &saved[0], &dx, &dadded}), {rows},
-           ResidualNormBackward{dy.data_ptr(), address<float>(dsum), address<float>(saved[0]), address<float>(saved[1]),
-                                address<float>(saved[2]), address<float>(dx), address<void>(dadded),
-                                static_cast<int>(width)});
-    return {dx, dadded.defined() ? dadded : dx, at::Tensor(), at::Tensor()};
+           ResidualNormBackward{dy_own, dy_float, address<float>(dsum), address<float>(saved[0]),
+                                address<float>(saved[1]), address<float>(saved[2]), address<float>(dx),
+                                address<void>(dadded), static_cast<int>(width)});
+    return {dx, dadded.defined() ? dadded : dx, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  /// Returns the values' address as one of the kernel's type, or else as one of float32.
+  static std::pair<void*, float*> in_either_type(const at::Tensor& x, at::ScalarType type) {
+    return x.scalar_type() == type ? std::pair(x.data_ptr(), static_cast<float*>(nullptr))
+                                   : std::pair(static_cast<void*>(nullptr), address<float>(x));
   }
 };
 
@@ -128,10 +139,11 @@ std::optional<at::Tensor> head_steps(const at::Tensor& x_RHP, const HeadSteps& s
 }
 
 std::optional<NormedSum> residual_norm(const at::Tensor& x_RD, const at::Tensor& added_RD, const at::Tensor& weight_D,
-                                       double eps) {
-  const bool fits = device_for(Kernel::kNorm, added_RD) != nullptr && x_RD.scalar_type() == at::kFloat;
+                                       double eps, at::ScalarType type) {
+  const bool fits = device_for(Kernel::kNorm, added_RD) != nullptr && x_RD.scalar_type() == at::kFloat &&
+                    (type == at::kFloat || type == added_RD.scalar_type());
   if (!fits || gets_gradient(weight_D)) return std::nullopt;
-  const auto out = ResidualNormNode::apply(x_RD.contiguous(), added_RD.contiguous(), as_factors(weight_D), eps);
+  const auto out = ResidualNormNode::apply(x_RD.contiguous(), added_RD.contiguous(), as_factors(weight_D), eps, type);
   return NormedSum{out[0], out[1]};
 }
 

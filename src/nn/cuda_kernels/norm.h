@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "nn/attention/attention.h"
+#include "nn/engine/pass.h"
 
 namespace evenkeel::nn::cuda {
 
@@ -15,15 +16,10 @@ namespace evenkeel::nn::cuda {
 /// the weight of the norm a gradient
 std::optional<at::Tensor> head_steps(const at::Tensor& x_RHP, const HeadSteps& steps);
 
-/// The residual stream after a block, and its norm for the next one.
-struct NormedSum {
-  at::Tensor sum_RD;   ///< x + added, float32
-  at::Tensor norm_RD;  ///< w sum / rms(sum), in the type of `added`
-};
-/// Adds the output of a block to the residual stream and normalises the sum.
-/// \param x_RD  float32 \param added_RD  float32 or bfloat16 \param weight_D  gets no gradient
+/// Computes nn::Pass::add_norm(). The sum is float32. \param x_RD  float32 \param added_RD  float32 or bfloat16
+/// \param weight_D  gets no gradient \param type  of the norm: that of `added`, or float32
 /// \return nothing where operators have to compute
 std::optional<NormedSum> residual_norm(const at::Tensor& x_RD, const at::Tensor& added_RD, const at::Tensor& weight_D,
-                                       double eps);
+                                       double eps, at::ScalarType type);
 
 }  // namespace evenkeel::nn::cuda

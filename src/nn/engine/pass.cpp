@@ -25,6 +25,12 @@ at::Tensor Pass::attention(const at::Tensor& q, const at::Tensor& k, const at::T
   return in_.cache ? cached(q, k, v, layer, steps, only_last) : packed(q, k, v, steps);
 }
 
+NormedSum Pass::add_norm(const at::Tensor& x_RD, const at::Tensor& added_RD, const at::Tensor& weight_D, double eps,
+                         bool /*for_products*/) const {
+  const auto sum_RD = x_RD + added_RD;
+  return {sum_RD, rms_norm(sum_RD, weight_D, eps)};
+}
+
 void Pass::record(const std::string& layer, const at::Tensor& logits_RE, const at::Tensor& experts_RK) {
   if (in_.routing.empty()) return;
   const auto logits_TE = in_.records_logits && logits_RE.requires_grad() ? of_tokens(logits_RE) : at::Tensor();

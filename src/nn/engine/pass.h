@@ -55,6 +55,11 @@ struct PreparedFactors {
   virtual ~PreparedFactors() = default;
 };
 
+/// The residual stream after a block, and its norm for the next block.
+struct NormedSum {
+  at::Tensor sum_RD, norm_RD;
+};
+
 /// What a pass needs to know before the first layer. Borrows everything that it refers to.
 struct PassInput {
   const data::PackedBatch& batch;
@@ -95,6 +100,10 @@ class Pass {
                                           bool exact) const = 0;
   /// Computes nn::rms_norm(). \return [R, D]
   virtual at::Tensor rms_norm(const at::Tensor& x_RD, const at::Tensor& weight_D, double eps) const = 0;
+  /// Adds the output of a block to the residual stream and normalises the sum: x + added, and rms_norm() of it.
+  /// \param for_products  true: only products read the norm, so it may have the type of block_input()
+  virtual NormedSum add_norm(const at::Tensor& x_RD, const at::Tensor& added_RD, const at::Tensor& weight_D, double eps,
+                             bool for_products) const;
   /// Computes nn::apply_steps(): norm, clamp and rotation of heads. \return [R, H, P]
   virtual at::Tensor apply_steps(const at::Tensor& x_RHP, const HeadSteps& steps) const = 0;
   /// Computes causal attention of the batch, and of the cached tokens before it. Keys and values go to the cache.

@@ -1,5 +1,6 @@
-/// \file  Declares passes that are recorded once and replayed, so that a GPU computes the layers of a training step
-/// without a start of each operator by the host (docs/gpu.md). Dimension names: R rows, D width.
+/// \file  Declares passes that are recorded once and replayed, so that a GPU computes the layers of a training step,
+/// or of a step of generation, without a start of each operator by the host (docs/gpu.md). Dimension names: R rows, D
+/// width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,9 +14,10 @@
 
 namespace evenkeel::nn {
 
-/// A forward pass of a training step. Borrows everything.
+/// A forward pass of a training step, or of sequences in a cache. Borrows everything.
 struct GraphedPass {
-  /// The batch has a last sequence of padding (data::padded()). `factors` is null, and `cache` too.
+  /// Training: the batch has a last sequence of padding (data::padded()), and `factors` is null. A pass over a cache
+  /// is recorded only if it has `factors`, which the recording keeps.
   const PassInput& input;
   /// Everything beside the sizes of the batch that the operators of the pass depend on: addresses and sizes of the
   /// factors, of their gradients and of router options, and numbers. Two passes with the same key differ in the values
@@ -36,6 +38,9 @@ struct PassGraphCounts {
 /// loads what its operators need. The second is recorded, and replayed from then on: one graph for the forward pass,
 /// and one for the backward pass, which adds to the gradients in place. Only the passes that were used last are kept.
 /// If a recording fails, which is logged, nothing is recorded any more.
+/// Of passes over a cache, those are recorded that extend each sequence of KvCache::places() by one token. Their batch
+/// is padded here, to a power of two of sequences, with tokens in places that are free. Others are computed operator by
+/// operator.
 /// All ways give the same bits. For one thread.
 class PassGraphs {
  public:
@@ -48,6 +53,9 @@ class PassGraphs {
   /// next call: their backward pass must be complete before it.
   /// \return [R, D]
   virtual at::Tensor run(const GraphedPass& pass) = 0;
+  /// Returns memory for caches with places, whose addresses recordings keep. Only one such cache may be in use. A
+  /// training step gives the memory back, and ends the recordings of passes over a cache.
+  virtual KvArena& arena() = 0;
   virtual PassGraphCounts counts() const = 0;
 };
 

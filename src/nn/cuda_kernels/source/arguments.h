@@ -63,7 +63,8 @@ struct ResidualNormForward {
   const void* added;     ///< [N, D] T: a; null: nothing is added, and `sum` is not written
   const float* factors;  ///< [D]: w
   float* sum;            ///< [N, D], output: r
-  void* y;               ///< [N, D] T, output
+  void* y;               ///< [N, D] T, output; null: y_float
+  float* y_float;        ///< [N, D], output in the place of y
   float* inverse_rms;    ///< [N], output
   int width;             ///< D
   float eps;
@@ -71,7 +72,8 @@ struct ResidualNormForward {
 
 /// The gradients of ResidualNormForward. One block per row.
 struct ResidualNormBackward {
-  const void* dy;            ///< [N, D] T
+  const void* dy;            ///< [N, D] T; null: dy_float
+  const float* dy_float;     ///< [N, D], in the place of dy
   const float* dsum;         ///< [N, D]: the gradient of r from its other uses; null: none
   const float* sum;          ///< [N, D]: r
   const float* factors;      ///< [D]

@@ -129,9 +129,28 @@ __device__ void residual_norm_forward(const ResidualNormForward& a) {
   for (int i = threadIdx.x; i < packs; i += blockDim.x) {
     r.read(rows, first + i);
     Pack<T, V> y;
-    for (int v = 0; v < V; ++v) y.values[v] = narrowed<T>(r.values[v] * inverse_rms * a.factors[i * V + v]);
-    store<T, V>(a.y, first + i, y);
+    for (int v = 0; v < V; ++v) {
+      r.values[v] = r.values[v] * inverse_rms * a.factors[i * V + v];
+      y.values[v] = narrowed<T>(r.values[v]);
+    }
+    if (a.y != nullptr)
+      store<T, V>(a.y, first + i, y);
+    else
+      r.write(a.y_float, first + i);
   }
+}
+
+// Reads the gradient of the norm in float32.
+template <typename T, int V>
+__device__ Floats<V> gradient_of_norm(const ResidualNormBackward& a, long long pack) {
+  Floats<V> dy;
+  if (a.dy == nullptr) {
+    dy.read(a.dy_float, pack);
+    return dy;
+  }
+  const auto given = load<T, V>(a.dy, pack);
+  for (int v = 0; v < V; ++v) dy.values[v] = widened(given.values[v]);
+  return dy;
 }
 
 template <typename T, int V>
@@ -142,18 +161,18 @@ __device__ void residual_norm_backward(const ResidualNormBackward& a) {
   Floats<V> r, dx;
   float sum = 0;
   for (int i = threadIdx.x; i < packs; i += blockDim.x) {
-    const auto dy = load<T, V>(a.dy, first + i);
+    const auto dy = gradient_of_norm<T, V>(a, first + i);
     r.read(a.sum, first + i);
-    for (int v = 0; v < V; ++v) sum += widened(dy.values[v]) * a.factors[i * V + v] * r.values[v];
+    for (int v = 0; v < V; ++v) sum += dy.values[v] * a.factors[i * V + v] * r.values[v];
   }
   const float mean = block_sum(sum) / a.width * inverse_rms * inverse_rms;
   for (int i = threadIdx.x; i < packs; i += blockDim.x) {
-    const auto dy = load<T, V>(a.dy, first + i);
+    const auto dy = gradient_of_norm<T, V>(a, first + i);
     r.read(a.sum, first + i);
     if (a.dsum != nullptr) dx.read(a.dsum, first + i);
     Pack<T, V> dadded;
     for (int v = 0; v < V; ++v) {
-      const float through_norm = inverse_rms * (widened(dy.values[v]) * a.factors[i * V + v] - r.values[v] * mean);
+      const float through_norm = inverse_rms * (dy.values[v] * a.factors[i * V + v] - r.values[v] * mean);
       dx.values[v] = through_norm + (a.dsum != nullptr ? dx.values[v] : 0);
       dadded.values[v] = narrowed<T>(dx.values[v]);
     }

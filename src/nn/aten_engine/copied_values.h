@@ -1,0 +1,13 @@
+/// \file  Copies the values of many tensors with few operators.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace evenkeel::nn::aten {
+
+/// Copies values between lists of tensors of equal sizes and types, with one operator per type.
+void copy_values(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from);
+
+}  // namespace evenkeel::nn::aten
