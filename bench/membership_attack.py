@@ -53,7 +53,7 @@ name = "fedit"
 rounds = 2
 local_epochs = {options.epochs / 2}
 batch_size = 4
-accumulation = {max(1, options.rows // 8)}
+accumulation = {options.accumulation}
 optimizer = {{ lr = {options.lr} }}
 {private}[evaluate]
 budgets = [1.0]
@@ -94,7 +94,7 @@ def least_epsilon(members, others, delta):
 def attacked(options, name, epsilon):
     folder = options.out / name
     folder.mkdir()
-    subprocess.run([options.program, "--quiet", "train", config_of(folder, options, epsilon), "--out", folder / "run"], check=True)
+    subprocess.run([options.program, "--quiet", "train", config_of(folder, options, epsilon), "--out", folder / "run"], check=True, stdout=subprocess.DEVNULL)
     members, others = (losses(options, folder / "run", options.out / f"{which}.jsonl") for which in ("members", "others"))
     low, high = interval(members, others, np.random.default_rng(1))
     last = json.loads((folder / "run/rounds.jsonl").read_text().splitlines()[-1])["clients"][0]
@@ -112,6 +112,7 @@ def main():
     parser.add_argument("--epsilon", type=float, nargs="*", default=[8.0, 1.0])
     parser.add_argument("--rows", type=int, default=60, help="members; as many others")
     parser.add_argument("--epochs", type=float, default=20)
+    parser.add_argument("--accumulation", type=int, default=4, help="times 4 rows per step")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-3)

@@ -303,8 +303,9 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
   check_fields(envelope.header, record::write(offer).dump());
   auto config = node_config(offer, options_);
-  EK_CHECK(config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
-           "the run's [privacy] is simulated and protects no node: an operator switches it on (node --privacy-epsilon)");
+  EK_CHECK(
+      config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
+      "the run's [privacy] is simulated and protects no node: an operator switches it on (node --privacy-epsilon)");
   if (ledger_) require_can_be_private(config);
   require_agreed_config(options_.agreed, config, offer.client);
   config = with_agreed_items(config, options_);
