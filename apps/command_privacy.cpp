@@ -39,8 +39,8 @@ bool among(const std::optional<T>& value, T least, T most) {
 void check_flags(const PrivacyFlags& flags) {
   constexpr int64_t kMost = privacy::kMostReleases;
   const int given = flags.epsilon.has_value() + flags.noise.has_value() + flags.releases.has_value();
-  EK_CHECK(given == 2, kConfig, "privacy: ", given, " of --epsilon, --noise and --releases are given, expected two: ",
-           "the third is computed");
+  EK_CHECK(given == 2, kConfig, "privacy: ", given,
+           " of --epsilon, --noise and --releases are given, expected two: ", "the third is computed");
   EK_CHECK(flags.rows.has_value() == flags.lot.has_value(), kConfig, "privacy: --rows and --lot go together");
   EK_CHECK(!flags.sampling || !flags.rows, kConfig, "privacy: --sampling is --lot divided by --rows: give one of both");
   EK_CHECK(flags.clients.has_value() == flags.values.has_value(), kConfig,
@@ -50,7 +50,8 @@ void check_flags(const PrivacyFlags& flags) {
   EK_CHECK(among<int64_t>(flags.rows, 1, kMost), kConfig, "--rows is ", *flags.rows, ", allowed: 1 to ", kMost);
   EK_CHECK(!flags.lot || among<int64_t>(flags.lot, 1, *flags.rows), kConfig, "--lot is ", *flags.lot,
            ", allowed: 1 to the number of rows, ", *flags.rows);
-  EK_CHECK(among<int64_t>(flags.clients, 1, kMost), kConfig, "--clients is ", *flags.clients, ", allowed: 1 to ", kMost);
+  EK_CHECK(among<int64_t>(flags.clients, 1, kMost), kConfig, "--clients is ", *flags.clients, ", allowed: 1 to ",
+           kMost);
   EK_CHECK(among<int64_t>(flags.values, 1, kMost), kConfig, "--values is ", *flags.values, ", allowed: 1 to ", kMost);
 }
 
@@ -83,17 +84,21 @@ Plan plan_of(const PrivacyFlags& flags) {
   plan.loss_distribution = privacy::loss_distribution_epsilon(std::span(&all, 1), flags.delta);
   if (plan.loss_distribution && !std::isfinite(*plan.loss_distribution)) plan.loss_distribution.reset();
   if (flags.clients)
-    plan.signal_bound = static_cast<double>(*flags.clients) /
-                        (plan.event.noise * std::sqrt(static_cast<double>(*flags.values)));
+    plan.signal_bound =
+        static_cast<double>(*flags.clients) / (plan.event.noise * std::sqrt(static_cast<double>(*flags.values)));
   EK_CHECK(std::isfinite(plan.spent.epsilon), kConfig, "privacy: these releases have no finite epsilon");
   return plan;
 }
 
 OrderedJson json_of(const Plan& plan, double delta) {
-  OrderedJson json{{"noise", plan.event.noise},         {"sampling", plan.event.sampling},
-                   {"releases", plan.releases},         {"epsilon", plan.spent.epsilon},
-                   {"delta", delta},                    {"order", plan.spent.order},
-                   {"epsilon_loss_distribution", nullptr}, {"signal_bound", nullptr}};
+  OrderedJson json{{"noise", plan.event.noise},
+                   {"sampling", plan.event.sampling},
+                   {"releases", plan.releases},
+                   {"epsilon", plan.spent.epsilon},
+                   {"delta", delta},
+                   {"order", plan.spent.order},
+                   {"epsilon_loss_distribution", nullptr},
+                   {"signal_bound", nullptr}};
   if (plan.loss_distribution) json["epsilon_loss_distribution"] = *plan.loss_distribution;
   if (plan.signal_bound) json["signal_bound"] = *plan.signal_bound;
   return json;
@@ -159,7 +164,8 @@ void add_privacy_command(CLI::App& program) {
   command->footer(
       "Example: evenkeel privacy --epsilon 8 --delta 1e-5 --releases 1000 --rows 2000 --lot 64\n"
       "         evenkeel privacy --noise 1 --delta 1e-6 --releases 40 --clients 50 --values 1250000\n\n"
-      "Of --epsilon, --noise and --releases, two are given and the third is computed: the least noise for a budget, the "
+      "Of --epsilon, --noise and --releases, two are given and the third is computed: the least noise for a budget, "
+      "the "
       "cost of a noise, or the number of releases that a budget allows.");
   add_flags(*command, *flags);
   command->callback([flags] { run_privacy(*flags); });

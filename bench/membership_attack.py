@@ -42,8 +42,7 @@ rank = 16
 alpha = 32
 [data]
 task = "files"
-template = "plain"
-files = {{ train = ["{folder.parent / 'members.jsonl'}"], test = ["{folder.parent / 'others.jsonl'}"], score = "nll" }}
+files = {{ train = ["{folder.parent / 'members.jsonl'}"], test = ["{folder.parent / 'all.jsonl'}"], score = "nll" }}
 [clients]
 count = 1
 budgets = [1.0]
@@ -53,20 +52,23 @@ name = "fedit"
 rounds = 2
 local_epochs = {options.epochs / 2}
 batch_size = 4
-accumulation = {max(1, options.rows // 8)}
+accumulation = {options.accumulation}
 optimizer = {{ lr = {options.lr} }}
 {private}[evaluate]
 budgets = [1.0]
-limit = 1
+items = true
 before = false
 as_exported = false
 """)
     return file
 
 
-def losses(options, run, file):
-    done = subprocess.run([options.program, "score", "--run", run, "--input", file, "--json"], capture_output=True, text=True, check=True)
-    return np.array([-json.loads(line)["logprob"] for line in done.stdout.splitlines()])
+def losses(run, rows):
+    """The losses of members and others, in nats per row, by the final adapter."""
+    last = json.loads((run / "items/round-2.jsonl").read_text().splitlines()[-1])
+    found = -np.array(last["log_likelihood"])
+    assert len(found) == 2 * rows
+    return found[:rows], found[rows:]
 
 
 def area(members, others):
@@ -94,8 +96,8 @@ def least_epsilon(members, others, delta):
 def attacked(options, name, epsilon):
     folder = options.out / name
     folder.mkdir()
-    subprocess.run([options.program, "--quiet", "train", config_of(folder, options, epsilon), "--out", folder / "run"], check=True)
-    members, others = (losses(options, folder / "run", options.out / f"{which}.jsonl") for which in ("members", "others"))
+    subprocess.run([options.program, "--quiet", "train", config_of(folder, options, epsilon), "--out", folder / "run"], check=True, stdout=subprocess.DEVNULL)
+    members, others = losses(folder / "run", options.rows)
     low, high = interval(members, others, np.random.default_rng(1))
     last = json.loads((folder / "run/rounds.jsonl").read_text().splitlines()[-1])["clients"][0]
     spent = last["privacy"]["epsilon"] if "privacy" in last else None
@@ -112,6 +114,7 @@ def main():
     parser.add_argument("--epsilon", type=float, nargs="*", default=[8.0, 1.0])
     parser.add_argument("--rows", type=int, default=60, help="members; as many others")
     parser.add_argument("--epochs", type=float, default=20)
+    parser.add_argument("--accumulation", type=int, default=1, help="times 4 rows per step")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-3)
@@ -121,8 +124,9 @@ def main():
     options.out = options.out.resolve()
     options.out.mkdir(parents=True)
     draw = random.Random(options.seed)
-    write(options.out / "members.jsonl", rows_of(options.rows, draw))
-    write(options.out / "others.jsonl", rows_of(options.rows, draw))
+    rows = rows_of(2 * options.rows, draw)
+    write(options.out / "members.jsonl", rows[:options.rows])
+    write(options.out / "all.jsonl", rows)
     for name, epsilon in [("none", None), *((f"epsilon-{value:g}", value) for value in options.epsilon)]:
         print(json.dumps(attacked(options, name, epsilon)), flush=True)
 

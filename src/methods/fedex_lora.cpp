@@ -59,7 +59,7 @@ MethodEntry fedex_lora() {
                                   .needs_experts = false,
                                   .changes_base = true,
                                   .needs_individuals = true,
-       .rows_by_gradients = true});
+                                  .rows_by_gradients = true});
 }
 
 }  // namespace evenkeel::methods

@@ -64,7 +64,7 @@ MethodEntry flexlora() {
                                  .exact = false,
                                  .needs_experts = false,
                                  .needs_individuals = true,
-       .rows_by_gradients = true});
+                                 .rows_by_gradients = true});
 }
 
 }  // namespace evenkeel::methods

@@ -94,7 +94,7 @@ MethodEntry flora() {
                                       .needs_experts = false,
                                       .changes_base = true,
                                       .needs_individuals = true,
-       .rows_by_gradients = true});
+                                      .rows_by_gradients = true});
 }
 
 }  // namespace evenkeel::methods

@@ -135,7 +135,7 @@ MethodEntry florist() {
                                         .needs_experts = false,
                                         .changes_base = true,
                                         .needs_individuals = true,
-       .rows_by_gradients = true});
+                                        .rows_by_gradients = true});
 }
 
 }  // namespace evenkeel::methods

@@ -64,8 +64,7 @@ Spent Accountant::spent(double delta) const { return empty_ ? Spent{} : least_ep
 
 double Accountant::delta(double epsilon) const {
   double least = 0;  // delta is at most 1
-  for (size_t i = 0; i < sums_.size(); ++i)
-    least = std::min(least, log_delta_of(sums_[i], renyi_orders()[i], epsilon));
+  for (size_t i = 0; i < sums_.size(); ++i) least = std::min(least, log_delta_of(sums_[i], renyi_orders()[i], epsilon));
   return empty_ ? 0 : std::exp(least);
 }
 

@@ -68,7 +68,8 @@ TEST(Accountant, FractionalOrdersOfSampledEventsAreNotEnforced) {
   EXPECT_DOUBLE_EQ(renyi_divergence({.noise = 2, .sampling = 1}, 2.5), 2.5 / 8);
 }
 
-const std::vector<Releases> kMixed = {{{.noise = 1, .sampling = 0.1}, 30}, {{.noise = 1.5, .sampling = 0.2}, 20}, {{.noise = 8}, 5}};
+const std::vector<Releases> kMixed = {
+    {{.noise = 1, .sampling = 0.1}, 30}, {{.noise = 1.5, .sampling = 0.2}, 20}, {{.noise = 8}, 5}};
 
 TEST(Accountant, AddsUpEventsOfDifferentKinds) {
   Accountant all(Orders::kAll), enforced;
@@ -109,9 +110,9 @@ TEST(Accountant, StopsBeforeTheReleaseThatWouldExceedTheBudget) {
 
 TEST(Accountant, RefusesImpossibleEvents) {
   Accountant accountant;
-  for (const Event bad : {Event{.noise = 0}, Event{.noise = -1}, Event{.noise = NAN}, Event{.noise = 2000},
-                          Event{.noise = 1, .sampling = 0}, Event{.noise = 1, .sampling = 1.5},
-                          Event{.noise = 1, .sampling = NAN}})
+  for (const Event bad :
+       {Event{.noise = 0}, Event{.noise = -1}, Event{.noise = NAN}, Event{.noise = 2000},
+        Event{.noise = 1, .sampling = 0}, Event{.noise = 1, .sampling = 1.5}, Event{.noise = 1, .sampling = NAN}})
     EXPECT_THROW(accountant.add(bad), Error) << bad.noise << " " << bad.sampling;
   EXPECT_THROW(accountant.add({.noise = 1}, -1), Error);
 }

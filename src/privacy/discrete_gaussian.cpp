@@ -93,7 +93,8 @@ void add_discrete_gaussian(std::span<int64_t> values, int64_t variance, const cr
     for (int64_t section = begin; section < end; ++section) {
       DiscreteGaussian noise(key, static_cast<uint64_t>(section));
       const int64_t last = std::min(count, (section + 1) * kValuesOfSection);
-      for (int64_t i = section * kValuesOfSection; i < last; ++i) values[static_cast<size_t>(i)] += noise.draw(variance);
+      for (int64_t i = section * kValuesOfSection; i < last; ++i)
+        values[static_cast<size_t>(i)] += noise.draw(variance);
     }
   });
 }

@@ -42,8 +42,8 @@ class DiscreteGaussian {
   int64_t bytes_used_ = 0;
 };
 
-/// Adds one draw to each value. Values are drawn in blocks of 65,536, block b from section b of the key's stream, on all
-/// threads; the result does not depend on their number.
+/// Adds one draw to each value. Values are drawn in blocks of 65,536, block b from section b of the key's stream, on
+/// all threads; the result does not depend on their number.
 /// \throws kConfig for a variance outside 1 .. kMostVariance
 void add_discrete_gaussian(std::span<int64_t> values, int64_t variance, const crypto::Secret& key);
 

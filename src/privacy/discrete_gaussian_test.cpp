@@ -26,8 +26,9 @@ TEST(DiscreteGaussian, DrawsThePublishedIntegers) {
   const std::vector<Draws> cases = {
       {1, {0, 0, 1, 1, -1, -2, 0, 1, 0, 0, 0, -1, 0, 0, -1, 1, 2, 1, -1, -2, 0, 1, 1, 0}, 456},
       {6, {-1, 2, 1, -4, 1, 0, 4, 3, 3, 1, 0, 0, -1, 1, -5, -2, -1, 1, 2, -1, 4, 0, 2, -1}, 395},
-      {int64_t{1} << 42, {628262, 2295882, 617148, 1211940, 2135191, -2410140, -1206366, 292138, -607724, -1207149,
-                          511868, 1690601}, 769}};
+      {int64_t{1} << 42,
+       {628262, 2295882, 617148, 1211940, 2135191, -2410140, -1206366, 292138, -607724, -1207149, 511868, 1690601},
+       769}};
   for (const auto& of : cases) {
     DiscreteGaussian noise(secret_of("evenkeel dp vector 1"));
     for (const int64_t expected : of.draws) EXPECT_EQ(noise.draw(of.variance), expected);

@@ -18,8 +18,8 @@ void write_secret(const fs::path& file, const crypto::Secret& secret) {
   const auto bytes = secret.bytes();
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR);
   EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be made: ", os_error_text(errno));
-  const bool written = ::write(descriptor, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) &&
-                       ::fsync(descriptor) == 0;
+  const bool written =
+      ::write(descriptor, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) && ::fsync(descriptor) == 0;
   const int error = errno;
   ::close(descriptor);
   EK_CHECK(written, kIo, file.string(), " cannot be written: ", os_error_text(error));

@@ -7,8 +7,8 @@
 
 namespace evenkeel::privacy {
 
-/// Reads the secret of a file; makes file and secret if there is none. The file appears whole, with mode 0600, and is on
-/// disk when this returns.
+/// Reads the secret of a file; makes file and secret if there is none. The file appears whole, with mode 0600, and is
+/// on disk when this returns.
 /// \throws kConfig when others may read the file; kData when it does not hold 32 bytes; kIo
 crypto::Secret key_in(const std::filesystem::path& file);
 

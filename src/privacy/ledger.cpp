@@ -8,7 +8,6 @@
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/sealed.h"
-#include "base/system/folder_lock.h"
 #include "privacy/key_file.h"
 
 namespace evenkeel::privacy {
@@ -36,7 +35,8 @@ Head head_of(const fs::path& folder) {
 }
 
 /// Reads all lines of a ledger. \return their number. \throws kCheckpoint when lines were changed or removed
-int64_t read_lines(const fs::path& folder, const std::function<void(const std::string& kind, const JsonView&)>& on_line) {
+int64_t read_lines(const fs::path& folder,
+                   const std::function<void(const std::string& kind, const JsonView&)>& on_line) {
   const auto file = folder / Ledger::kFile;
   const auto head = head_of(folder);
   if (!path_exists(file)) {
@@ -56,9 +56,7 @@ int64_t read_lines(const fs::path& folder, const std::function<void(const std::s
 
 }  // namespace
 
-bool Ledger::exists(const fs::path& folder) {
-  return path_exists(folder / kFile) || path_exists(folder / kHeadFile);
-}
+bool Ledger::exists(const fs::path& folder) { return path_exists(folder / kFile) || path_exists(folder / kHeadFile); }
 
 std::vector<Release> Ledger::releases(const fs::path& folder) {
   std::vector<Release> all;
@@ -70,7 +68,7 @@ std::vector<Release> Ledger::releases(const fs::path& folder) {
 
 Ledger::Ledger(const fs::path& folder) : folder_(folder) {
   make_folders(folder);
-  lock_ = std::make_unique<FolderLock>(folder);
+  lock_.emplace(folder);
   lines_ = read_lines(folder, [&](const std::string& kind, const JsonView& view) {
     if (kind == kPlan) plans_.push_back(record::read<Plan>(view));
     if (kind != kRelease) return;
@@ -82,8 +80,6 @@ Ledger::Ledger(const fs::path& folder) : folder_(folder) {
            " is missing: without it, this ledger cannot go on");
   key_ = key_in(folder / kKeyFile);
 }
-
-Ledger::~Ledger() = default;
 
 std::optional<Plan> Ledger::plan_of(const std::string& run) const {
   for (auto plan = plans_.rbegin(); plan != plans_.rend(); ++plan)

@@ -4,24 +4,20 @@
 ///   privacy.head.json  number and digest of the last line, so that lines missing at the end are noticed
 ///   privacy.key        32 secret bytes, mode 0600. Nothing else holds them
 ///
-/// Lines are never changed or removed, whatever a run repeats. An edited or shortened ledger is refused. Who deletes the
-/// whole folder deletes the account with it.
+/// Lines are never changed or removed, whatever a run repeats. An edited or shortened ledger is refused. Who deletes
+/// the whole folder deletes the account with it.
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/plain/json.h"
+#include "base/system/folder_lock.h"
 #include "crypto/secret.h"
 #include "privacy/accountant.h"
-
-namespace evenkeel {
-class FolderLock;
-}
 
 namespace evenkeel::privacy {
 
@@ -49,7 +45,7 @@ struct Release {
   double noise = 1, sampling = 1;
   int64_t times = 1;
   double clip = 0;
-  std::string digest;  ///< of everything that the released values depend on, but the key
+  std::string digest;                        ///< of everything that the released values depend on, but the key
   double epsilon = 0, order = 0, delta = 0;  ///< of all releases up to this one
 
   void visit(auto& field) {
@@ -74,7 +70,6 @@ class Ledger {
   /// Opens the ledger of a folder, or makes a new one with a new key. \throws kCheckpoint when lines were changed or
   /// removed, or when the key of a used ledger is missing; kConfig when others may read the key; kIo
   explicit Ledger(const std::filesystem::path& folder);
-  ~Ledger();
 
   /// Returns true if a folder has a ledger.
   static bool exists(const std::filesystem::path& folder);
@@ -96,7 +91,7 @@ class Ledger {
 
  private:
   std::filesystem::path folder_;
-  std::unique_ptr<FolderLock> lock_;
+  std::optional<FolderLock> lock_;
   crypto::Secret key_;
   Accountant account_;
   std::set<std::string> digests_;

@@ -47,11 +47,14 @@ TEST(Ledger, GoesOnWithAccountPlansAndKeyAfterAProcessEnded) {
   {
     const Ledger ledger(folder.path());
     key = testing::hex(ledger.key().bytes());
-    EXPECT_NEAR(ledger.account().spent(1e-6).epsilon, [] {
-      Accountant account;
-      account.add({.noise = 1, .sampling = 0.1}, 6);
-      return account.spent(1e-6).epsilon;
-    }(), 1e-12);
+    EXPECT_NEAR(
+        ledger.account().spent(1e-6).epsilon,
+        [] {
+          Accountant account;
+          account.add({.noise = 1, .sampling = 0.1}, 6);
+          return account.spent(1e-6).epsilon;
+        }(),
+        1e-12);
     EXPECT_TRUE(ledger.holds("a") && ledger.holds("b") && !ledger.holds("c"));
     EXPECT_EQ(ledger.plan_of("r1")->epsilon, 8);
     EXPECT_FALSE(ledger.plan_of("r2"));

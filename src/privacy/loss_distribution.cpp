@@ -78,8 +78,8 @@ std::vector<double> deltas(const Event& event, Direction direction, int64_t firs
   for (int64_t i = first; i <= last; ++i) {
     const double e = static_cast<double>(i) * kStep;
     // Without sampling both directions have the same distribution.
-    const double delta = direction == Direction::kAdd && event.sampling < 1 ? added_delta(event, e)
-                                                                            : removed_delta(event, e);
+    const double delta =
+        direction == Direction::kAdd && event.sampling < 1 ? added_delta(event, e) : removed_delta(event, e);
     found.push_back(least = std::clamp(delta, 0.0, least));
   }
   return found;
@@ -102,7 +102,8 @@ std::optional<Distribution> distribution_of(const Event& event, Direction direct
   const bool remove = direction == Direction::kRemove || event.sampling == 1;
   const auto way = remove ? Direction::kRemove : Direction::kAdd;
   const double low_x = remove ? tail - 1 : tail, high_x = remove ? -tail : 1 - tail;
-  const double first = std::floor(loss_at(event, way, high_x) / kStep), last = std::ceil(loss_at(event, way, low_x) / kStep);
+  const double first = std::floor(loss_at(event, way, high_x) / kStep),
+               last = std::ceil(loss_at(event, way, low_x) / kStep);
   if (!(last - first < static_cast<double>(kMostPoints))) return std::nullopt;
   const auto begin = static_cast<int64_t>(first), end = std::max(static_cast<int64_t>(last), begin + 2);
   return connected(begin, deltas(event, way, begin, end));
@@ -167,9 +168,8 @@ std::optional<Distribution> composed(const Distribution& one, int64_t times) {
   const int64_t count = high - low + 1;
   if (count > kMostPoints) return std::nullopt;
   const int64_t size = power_of_two(std::max(count, static_cast<int64_t>(one.mass.size())));
-  return Distribution{
-      one.first * times + low, inverted(power(transformed(one.mass, size), times), size, low, count),
-      kTailMass - std::expm1(static_cast<double>(times) * std::log1p(-one.infinite))};
+  return Distribution{one.first * times + low, inverted(power(transformed(one.mass, size), times), size, low, count),
+                      kTailMass - std::expm1(static_cast<double>(times) * std::log1p(-one.infinite))};
 }
 
 std::optional<Distribution> composed(const Distribution& a, const Distribution& b) {

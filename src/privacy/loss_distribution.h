@@ -1,5 +1,5 @@
-/// \file  Computes epsilon from the privacy loss distribution, on a grid, with the pessimistic rounding of Doroshenko et
-/// al. 2022 ("Connect the dots"). It is 5 to 15 % below that of the Renyi accountant. It describes the continuous
+/// \file  Computes epsilon from the privacy loss distribution, on a grid, with the pessimistic rounding of Doroshenko
+/// et al. 2022 ("Connect the dots"). It is 5 to 15 % below that of the Renyi accountant. It describes the continuous
 /// Gaussian, so it is shown beside the enforced epsilon, and no budget is checked with it.
 #pragma once
 

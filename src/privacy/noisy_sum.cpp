@@ -24,8 +24,7 @@ std::vector<Result> by_block(int64_t values, const Sum& sum) {
   std::vector<Result> results(static_cast<size_t>(blocks));
   at::parallel_for(0, blocks, 16, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block)
-      results[static_cast<size_t>(block)] =
-          sum(block * kValuesOfBlock, std::min(values, (block + 1) * kValuesOfBlock));
+      results[static_cast<size_t>(block)] = sum(block * kValuesOfBlock, std::min(values, (block + 1) * kValuesOfBlock));
   });
   return results;
 }
@@ -92,8 +91,7 @@ crypto::Secret noise_seed(const crypto::Secret& key, const NoisePurpose& purpose
   Sha256 digest;
   std::string bytes;
   for (const int64_t value : sum) {
-    for (int byte = 0; byte < 8; ++byte)
-      bytes += static_cast<char>(static_cast<uint64_t>(value) >> (8 * byte));
+    for (int byte = 0; byte < 8; ++byte) bytes += static_cast<char>(static_cast<uint64_t>(value) >> (8 * byte));
     if (bytes.size() >= (1 << 16)) digest.update(bytes), bytes.clear();
   }
   digest.update(bytes);

@@ -11,7 +11,6 @@
 namespace evenkeel::privacy {
 namespace {
 
-
 std::vector<double> make_orders() {
   std::vector<double> orders;
   for (int tenths = 11; tenths < 110; ++tenths) orders.push_back(tenths / 10.0);

@@ -451,8 +451,8 @@ class LocalRound {
   LocalResult result_;
   std::vector<at::Tensor> step_losses_;
   int64_t step_targets_ = 0;
-  std::optional<int64_t> unrecorded_targets_{};  // of the step whose losses are on their way to the host
-  int64_t targets_of_step_ = 0;                  // known before the first pass of the step
+  std::optional<int64_t> unrecorded_targets_{};        // of the step whose losses are on their way to the host
+  int64_t targets_of_step_ = 0;                        // known before the first pass of the step
   std::optional<PrivateGradient> private_gradient_{};  // used only with private steps, as those below
   int64_t private_steps_ = 0;
   double signal_ = 0;  // sum over the steps of squared ratios

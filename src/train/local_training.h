@@ -100,8 +100,8 @@ struct LocalReport {
   nn::RoutingByLayer counts;              ///< routing counts summed over the round; logits are undefined
   std::map<std::string, double> metrics;  ///< means of the metrics that the method recorded
   double seconds = 0;
-  double step_seconds = 0;             ///< of `seconds`, those of the optimiser steps
-  std::optional<double> move_seconds;  ///< of `seconds`, those of copies to the device and back; absent on the CPU
+  double step_seconds = 0;                 ///< of `seconds`, those of the optimiser steps
+  std::optional<double> move_seconds;      ///< of `seconds`, those of copies to the device and back; absent on the CPU
   std::optional<PrivateReport> privacy{};  ///< set after private steps
 
   void visit(auto& field) {  // base/format/record.h

@@ -24,7 +24,7 @@ train::LocalResult trained(const TinyFederation& world, const std::string& name 
   return world.train(*method, method->initialize(world.server()), world.round(0), world.clients[1]);
 }
 
-// All rows in every step, almost no noise and no clipping: the mean of the rows' gradients, as a batch of all rows gives.
+// All rows in every step, almost no noise, no clipping: the mean of the rows' gradients, as a batch of all rows gives.
 TEST(PrivateTraining, WithoutNoiseAndClippingIsTrainingOnAllRows) {
   TinyFederation world;
   const auto rows = static_cast<int64_t>(world.shards[1].size());
@@ -72,7 +72,7 @@ TEST(PrivateTraining, AnEmptyDrawIsAStepOfNoise) {
   EXPECT_GT(one.steps, 1);
   EXPECT_EQ(one.tokens, 0);
   EXPECT_EQ(one.targets, 0);
-  EXPECT_LT(one.privacy->signal, 0.1);
+  EXPECT_LT(one.privacy->signal, 0.25);  // (2 / (values * steps))^(1/4) is the error of the estimate
   EXPECT_GT(difference(one.upload.adapters, make_method("fedit")->initialize(world.server()).global.adapters), 1e-4);
 }
 
@@ -113,8 +113,8 @@ TEST(PrivateTraining, RefusesUpdatesThatDependOnChosenExperts) {
 TEST(PrivateTraining, MethodsThatUseRowsOtherwiseThanByGradientsAreNamed) {
   for (const auto& entry : methods::methods()) {
     if (entry.described) continue;
-    const bool others = entry.asks_gradients || entry.weighs_experts || entry.name == "ub-smoe" || entry.name == "smoe-llb" ||
-                        entry.name == "a3smoe";
+    const bool others = entry.asks_gradients || entry.weighs_experts || entry.name == "ub-smoe" ||
+                        entry.name == "smoe-llb" || entry.name == "a3smoe";
     EXPECT_EQ(entry.rows_by_gradients, !others) << entry.name;
     if (others) {
       EXPECT_THROW(methods::require_rows_by_gradients(entry), Error);

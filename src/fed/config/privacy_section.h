@@ -43,9 +43,9 @@ struct PrivacySection {
     table.check((epsilon > 0) != (noise_multiplier > 0), "epsilon", epsilon,
                 "above 0, or 0 where noise_multiplier is above 0");
     table.check(epsilon >= 0 && epsilon <= privacy::kMostEpsilon, "epsilon", epsilon, "0 to 1000000");
-    table.check(noise_multiplier == 0 ||
-                    (noise_multiplier >= privacy::kLeastNoise && noise_multiplier <= privacy::kMostNoise),
-                "noise_multiplier", noise_multiplier, "0, or 0.01 to 1000");
+    table.check(
+        noise_multiplier == 0 || (noise_multiplier >= privacy::kLeastNoise && noise_multiplier <= privacy::kMostNoise),
+        "noise_multiplier", noise_multiplier, "0, or 0.01 to 1000");
     table.check(delta >= privacy::kLeastDelta && delta < 1, "delta", delta, "above 0, below 1");
     table.check_above_zero("clip", clip);
     table.check_integer("lot", lot, 0, limits::kRows);

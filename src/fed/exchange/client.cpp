@@ -65,8 +65,8 @@ std::shared_ptr<const train::PrivateSteps> Client::private_steps(const Task& tas
                                                                  const train::LocalTraining& training) {
   const auto rows = static_cast<int64_t>(rows_.size());
   EK_CHECK(rows > 0, kData, "client ", task.client.id, " has no rows to train on");
-  return std::make_shared<const train::PrivateSteps>(context_.privacy->begin(
-      task, {.rows = rows, .steps = train::local_steps(training, rows), .memory = memory_}));
+  return std::make_shared<const train::PrivateSteps>(
+      context_.privacy->begin(task, {.rows = rows, .steps = train::local_steps(training, rows), .memory = memory_}));
 }
 
 /// Sums gradients over this client's share of the sample. All clients draw the same number of rows.

@@ -104,7 +104,8 @@ TEST_F(PayloadCheck, AWithheldReportHasItsStepsAlone) {
   const auto told = reply_of(e, begun.state);
   train::LocalReport bare;
   bare.steps = report_of<train::LocalReport>(told).steps;
-  bare.privacy = train::PrivateReport{.noise = 1, .clip = 0.1, .sampling = 0.1, .epsilon = 2, .delta = 1e-5, .withheld = true};
+  bare.privacy =
+      train::PrivateReport{.noise = 1, .clip = 0.1, .sampling = 0.1, .epsilon = 2, .delta = 1e-5, .withheld = true};
   const std::vector<Change> all = {
       {"no error", [](train::LocalReport&) {}},
       {"steps, expected", [](train::LocalReport& r) { r.steps += 1; }},

@@ -35,12 +35,12 @@ TEST_P(EngineTest, ARoundHasTheLossAndCountsOfOurKernels) {
   const auto kernels = played("model.engine='kernels'"), operators = played("model.engine='aten'");
   for (size_t round = 0; round < kernels.size(); ++round) {
     const auto &ours = kernels[round].record, &theirs = operators[round].record;
-    EXPECT_NEAR(theirs.loss, ours.loss, 1e-3) << "round " << round;
+    EXPECT_NEAR(theirs.loss.value(), ours.loss.value(), 1e-3) << "round " << round;
     EXPECT_EQ(theirs.tokens, ours.tokens);
     EXPECT_EQ(theirs.bytes_up, ours.bytes_up);
     ASSERT_EQ(theirs.clients.size(), ours.clients.size());
     for (size_t c = 0; c < ours.clients.size(); ++c) {
-      EXPECT_NEAR(theirs.clients[c].last_loss, ours.clients[c].last_loss, 1e-3) << "client " << c;
+      EXPECT_NEAR(theirs.clients[c].last_loss.value(), ours.clients[c].last_loss.value(), 1e-3) << "client " << c;
       for (const auto& [name, value] : ours.clients[c].metrics)
         EXPECT_NEAR(theirs.clients[c].metrics.at(name), value, 1e-2 * std::max(1.0, std::abs(value))) << name;
     }
@@ -50,7 +50,7 @@ TEST_P(EngineTest, ARoundHasTheLossAndCountsOfOurKernels) {
 TEST_P(EngineTest, SkippingIdleExpertsGivesTheLossOfOurKernels) {
   const auto skip = "train.idle_expert_update='skip'";
   const auto kernels = played("model.engine='kernels'", {skip}), operators = played("model.engine='aten'", {skip});
-  EXPECT_NEAR(operators.back().record.loss, kernels.back().record.loss, 1e-3);
+  EXPECT_NEAR(operators.back().record.loss.value(), kernels.back().record.loss.value(), 1e-3);
 }
 
 std::vector<std::string_view> every_method() {

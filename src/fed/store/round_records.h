@@ -25,9 +25,9 @@ struct RoundMeasures {
   /// Mean loss per target token, natural log; absent if no client tells its loss (train/private_steps.h).
   std::optional<double> loss;
   std::optional<double> first_loss, last_loss;  ///< loss of the first and last step; of a round, mean over clients
-  int64_t bytes_up = 0, bytes_down = 0;        ///< all bytes sent, including tasks of lost clients
-  Traffic bytes_up_parts, bytes_down_parts;    ///< bytes by content, named in lora/payload.h and fed/exchange/message.h
-  double experts_per_token = 0;                ///< mean over MoE layers; 0 on a dense model
+  int64_t bytes_up = 0, bytes_down = 0;         ///< all bytes sent, including tasks of lost clients
+  Traffic bytes_up_parts, bytes_down_parts;  ///< bytes by content, named in lora/payload.h and fed/exchange/message.h
+  double experts_per_token = 0;              ///< mean over MoE layers; 0 on a dense model
   double flops = 0;  ///< of training: forward and backward, adapters included, as models/cost.h counts them
   std::map<std::string, double> metrics;  ///< measured by the method's client half; of a round, means weighted by steps
 
@@ -72,12 +72,12 @@ struct SimulatedClient {
 /// One client of a round.
 struct ClientOfRound : RoundMeasures {
   int64_t id = 0;
-  std::optional<std::string> name;            ///< set if the config names the client
-  double budget = 1;                          ///< share of the full model's work, in (0, 1]
-  int64_t top_k = 0, rank = 0, examples = 0;  ///< experts per token, LoRA rank, number of training rows
-  double weight = 0;                          ///< weight in the aggregate, p_c; those of a round sum to 1
-  double seconds = 0;                         ///< wall time of the local training
-  std::optional<SimulatedClient> simulated;   ///< set if clients have machine profiles
+  std::optional<std::string> name;                ///< set if the config names the client
+  double budget = 1;                              ///< share of the full model's work, in (0, 1]
+  int64_t top_k = 0, rank = 0, examples = 0;      ///< experts per token, LoRA rank, number of training rows
+  double weight = 0;                              ///< weight in the aggregate, p_c; those of a round sum to 1
+  double seconds = 0;                             ///< wall time of the local training
+  std::optional<SimulatedClient> simulated;       ///< set if clients have machine profiles
   std::optional<train::PrivateReport> privacy{};  ///< set if its training was private for single rows
   /// Name of the client's node, set if the client has a name and took the next node that came (Placement::kArrival).
   std::optional<std::string> node;

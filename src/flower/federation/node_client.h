@@ -17,10 +17,7 @@
 #include "flower/federation/kept_payloads.h"
 #include "flower/federation/node_memory.h"
 #include "flower/federation/node_record.h"
-
-namespace evenkeel::privacy {
-class Ledger;
-}
+#include "privacy/ledger.h"
 
 namespace evenkeel::flower {
 

@@ -43,8 +43,9 @@ std::shared_ptr<privacy::Ledger> open_ledger(const NodeClientOptions& options) {
   const auto& own = options.privacy;
   const auto folder = options.folder / kFolder;
   if (!own.is_on()) {
-    EK_CHECK(options.folder.empty() || !privacy::Ledger::exists(folder), kConfig, "this node was private for its rows (",
-             folder.string(), " has its account): start it with --privacy-epsilon, --privacy-delta and --privacy-clip, "
+    EK_CHECK(options.folder.empty() || !privacy::Ledger::exists(folder), kConfig,
+             "this node was private for its rows (", folder.string(),
+             " has its account): start it with --privacy-epsilon, --privacy-delta and --privacy-clip, "
              "or with another --memory if its rows need no privacy any more");
     return nullptr;
   }
@@ -55,9 +56,10 @@ std::shared_ptr<privacy::Ledger> open_ledger(const NodeClientOptions& options) {
 
 void require_can_be_private(const fed::RunConfig& config) {
   methods::require_rows_by_gradients(config->method.entry());
-  EK_CHECK(config->train.idle_expert_update == train::IdleExpertUpdate::kZeroGrad, kConfig,
-           "train.idle_expert_update is \"skip\", which depends on rows otherwise than by gradients: this node is private "
-           "for its rows and needs zero_grad");
+  EK_CHECK(
+      config->train.idle_expert_update == train::IdleExpertUpdate::kZeroGrad, kConfig,
+      "train.idle_expert_update is \"skip\", which depends on rows otherwise than by gradients: this node is private "
+      "for its rows and needs zero_grad");
 }
 
 NodePrivacy::NodePrivacy(std::shared_ptr<privacy::Ledger> ledger, const NodePrivacyOptions& options, PrivateRun run,
@@ -78,8 +80,8 @@ NodePrivacy::NodePrivacy(std::shared_ptr<privacy::Ledger> ledger, const NodePriv
     return;
   }
   const int64_t steps = train.rounds * train::local_steps(train, run_.rows);
-  plan_.noise = options.noise > 0 ? options.noise
-                                  : privacy::least_noise(plan_.sampling, steps, budget(), ledger_->account());
+  plan_.noise =
+      options.noise > 0 ? options.noise : privacy::least_noise(plan_.sampling, steps, budget(), ledger_->account());
   ledger_->add(plan_);
 }
 
@@ -104,9 +106,9 @@ std::string NodePrivacy::digest_of(const fed::Task& task, const fed::PrivateRoun
 void NodePrivacy::charge(const std::string& digest, const fed::Task& task, int64_t steps) {
   if (ledger_->holds(digest)) return;
   const auto& account = ledger_->account();
-  EK_CHECK(!account.would_exceed(event(), steps, budget()), kConfig, "the privacy budget of this node is spent: epsilon ",
-           fixed(account.spent(plan_.delta).epsilon, 3), " of ", plan_.epsilon, " at delta ", plan_.delta,
-           ", and one more round would exceed it");
+  EK_CHECK(!account.would_exceed(event(), steps, budget()), kConfig,
+           "the privacy budget of this node is spent: epsilon ", fixed(account.spent(plan_.delta).epsilon, 3), " of ",
+           plan_.epsilon, " at delta ", plan_.delta, ", and one more round would exceed it");
   ledger_->add(privacy::Release{.run = run_.run,
                                 .round = task.round + 1,
                                 .noise = plan_.noise,

@@ -2,7 +2,7 @@
 /// on. The account is a ledger (privacy/ledger.h) in `privacy/` of the node's memory folder, over all runs.
 ///
 /// The key of a round's draws is derived from the ledger's key and from a digest of everything that the upload depends
-/// on. So a repeated task gives the same upload and costs nothing more; any other task meets other draws and is charged.
+/// on. So a repeated task gives the same upload at no cost. Any other task meets other draws and is charged.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,8 @@ struct PrivateRun {
 /// The privacy of one run. Threads: one.
 class NodePrivacy : public fed::ExamplePrivacy {
  public:
-  /// Plans the run: takes the noise multiplier of its last plan, if the options are those of that plan, or else the least
-  /// one that keeps all rounds within what is left of the budget.
+  /// Plans the run: takes the noise multiplier of its last plan, if the options are those of that plan, or else the
+  /// least one that keeps all rounds within what is left of the budget.
   /// \param shared  shared state of the run; borrowed
   /// \throws kConfig when the lot is larger than the rows, or the budget allows no noise multiplier
   NodePrivacy(std::shared_ptr<privacy::Ledger> ledger, const NodePrivacyOptions& options, PrivateRun run,
