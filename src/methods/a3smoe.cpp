@@ -60,6 +60,7 @@ struct Config {
 
 std::string counts_of(const std::string& layer) { return layer + ".counts"; }
 std::string tokens_of(const std::string& layer) { return layer + ".tokens"; }
+std::string activation_of(const std::string& layer) { return layer + ".activation"; }
 constexpr const char* kMaxTopK = "k_max";
 constexpr const char* kRescaler = "rescaler";
 constexpr double kMostRescaler = 1000;  // of an upload; it begins at 1
@@ -123,6 +124,29 @@ class A3Smoe : public FederatedMethod {
     return payload;
   }
 
+  void check_sums() const override {
+    EK_CHECK(config_.rescaler != Rescaler::kLearn, kConfig,
+             "secure_aggregation.mode: method.a3smoe.rescaler is \"learn\", "
+             "which sends the scale of each client; allowed: off, fixed");
+    EK_CHECK(
+        config_.unused_expert != UnusedExpert::kMean || config_.temperature == 0, kConfig,
+        "secure_aggregation.mode: method.a3smoe.unused_expert is \"mean\", which needs a second sum of all factors; "
+        "allowed: keep");
+  }
+
+  TensorMap summands(const ClientUpdate& own, double weight) const override {
+    TensorMap parts;
+    if (config_.temperature == 0) return parts;
+    for (const auto& [name, tensor] : own.payload.extras)
+      if (const auto layer = name.substr(0, name.rfind('.')); name == counts_of(layer))
+        parts[activation_of(layer)] = activation_E(layer, config_, own, weight);
+    return parts;
+  }
+
+  at::Tensor expert_weights(const std::string& layer, const ClientUpdate& own, double weight) const override {
+    return config_.temperature == 0 ? at::Tensor() : activation_E(layer, config_, own, weight);
+  }
+
   // --- server ---
 
   void check_upload(const lora::Payload& upload, const ClientProfile& client) const override {
@@ -158,7 +182,7 @@ class A3Smoe : public FederatedMethod {
     auto next = state;
     TensorMap totals;
     for (const auto& layer : server.moe_layers)
-      totals[layer] = uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
+      totals[layer] = uploads.sum(activation_of(layer), round.weights, [&](const ClientUpdate& update, double weight) {
         return activation_E(layer, config_, update, weight);
       });
     for (auto& [site, factors] : next.global.adapters) {
@@ -194,6 +218,11 @@ class A3Smoe : public FederatedMethod {
   at::Tensor activation_aware(at::Tensor lora::LoraFactors::*factor, const ExpertStack& stack, const at::Tensor& before,
                               const RoundView& round, const Uploads& uploads) const {
     const auto used_E = stack.total_E.gt(0);
+    if (const auto summed = uploads.change(stack.site, factor)) {
+      const auto total_E = at::where(used_E, stack.total_E, at::ones_like(stack.total_E)).view({-1, 1, 1});
+      const auto mean = summed->before + (summed->change / total_E).to(at::kFloat);
+      return at::where(used_E.view({-1, 1, 1}), mean, before);
+    }
     const auto mean = uploads.mean(stack.site, factor, round.weights, [&](const ClientUpdate& update, double weight) {
       const auto own_E = activation_E(stack.layer, config_, update, weight);
       return at::where(used_E, own_E / stack.total_E, at::zeros_like(own_E));
@@ -218,6 +247,7 @@ MethodEntry a3smoe() {
        .needs_experts = true,
        .gate_norm = nn::GateNorm::kRenormSelected,
        .weighs_experts = true,
+       .from_sums = FromSums::kWithOptions,
        .sends = "A and B of every adapted weight, how many tokens chose each expert, and a learned "
                 "rescaler"});
 }

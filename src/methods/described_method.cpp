@@ -134,6 +134,8 @@ MethodEntry described_entry(const std::shared_ptr<const MethodDescription>& desc
   entry.exact = description->exact;
   entry.needs_experts = description->needs_experts;
   entry.needs_individuals = description->needs_individuals;
+  entry.from_sums = FromSums::kNo;
+  entry.why_single = "is a method in Python, which may read single uploads";
   if (!description->sends.empty()) entry.sends = description->sends;
   if (!description->metrics.empty()) entry.metrics = description->metrics;
   entry.described = description;

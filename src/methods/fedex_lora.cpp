@@ -58,7 +58,8 @@ MethodEntry fedex_lora() {
                                   .exact = true,
                                   .needs_experts = false,
                                   .changes_base = true,
-                                  .needs_individuals = true});
+                                  .needs_individuals = true,
+                                  .why_single = "multiplies the factors of each client"});
 }
 
 }  // namespace evenkeel::methods

@@ -13,7 +13,8 @@ MethodEntry fedit() {
        .paper = "Zhang et al.: Towards Building the Federated GPT, ICASSP 2024, arXiv:2305.05644",
        .family = MethodFamily::kHomogeneous,
        .exact = false,
-       .needs_experts = false});
+       .needs_experts = false,
+       .from_sums = FromSums::kYes});
 }
 
 }  // namespace evenkeel::methods

@@ -63,7 +63,8 @@ MethodEntry flexlora() {
                                  .family = MethodFamily::kRank,
                                  .exact = false,
                                  .needs_experts = false,
-                                 .needs_individuals = true});
+                                 .needs_individuals = true,
+                                 .why_single = "multiplies the factors of each client"});
 }
 
 }  // namespace evenkeel::methods

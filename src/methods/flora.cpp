@@ -93,7 +93,8 @@ MethodEntry flora() {
                                       .exact = true,
                                       .needs_experts = false,
                                       .changes_base = true,
-                                      .needs_individuals = true});
+                                      .needs_individuals = true,
+                                      .why_single = "sends the factors of each client to all others"});
 }
 
 }  // namespace evenkeel::methods

@@ -134,7 +134,8 @@ MethodEntry florist() {
                                         .exact = false,
                                         .needs_experts = false,
                                         .changes_base = true,
-                                        .needs_individuals = true});
+                                        .needs_individuals = true,
+                                        .why_single = "stacks the factors of each client"});
 }
 
 }  // namespace evenkeel::methods

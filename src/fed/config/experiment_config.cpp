@@ -37,6 +37,7 @@ ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   config.method = MethodSection::read(table.table("method"));
   methods::check_rule(config.aggregation, config.method.entry(),
                       drawn_clients(config.clients.count, config.clients.participation), table.table("aggregation"));
+  config.check_secure_aggregation(table);
   return config;
 }
 

@@ -27,6 +27,7 @@
 #include "fed/config/machine_profiles.h"
 #include "fed/config/node_rules.h"
 #include "fed/config/per_client.h"
+#include "fed/config/secure_aggregation.h"
 #include "methods/aggregation_options.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
@@ -423,6 +424,7 @@ struct ExperimentConfig {
   ClientProfilesSection client_profiles;
   TrainSection train;
   methods::AggregationOptions aggregation;
+  SecureAggregationSection secure_aggregation;
   EvaluateSection evaluate;
   OutputSection output;
   ReportSection report;
@@ -441,6 +443,7 @@ struct ExperimentConfig {
     field("client_profiles", client_profiles, "");
     field("train", train, "");
     field("aggregation", aggregation, "");
+    field("secure_aggregation", secure_aggregation, "");
     field("evaluate", evaluate, "");
     field("output", output, "");
     field("report", report, "");
@@ -479,7 +482,8 @@ struct ExperimentConfig {
   void check_ranks(const config::Table& table) const;
   void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
-  void expand_home_in_paths();  // in config_paths.cpp
+  void check_secure_aggregation(const config::Table& table) const;  // in check_secure_aggregation.cpp
+  void expand_home_in_paths();                                      // in config_paths.cpp
 };
 
 }  // namespace evenkeel::fed

@@ -49,6 +49,7 @@ void leave_out_tasks_here(bool evaluate, fed::Server& server) {
 }  // namespace
 
 fed::Experiment served_experiment(const fed::RunConfig& config, bool evaluate) {
+  fed::check_nodes(config->secure_aggregation);
   auto e = fed::make_experiment(config, evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
   fed::warn_of_readers(e.server, "[serve] adapter/ of this run");
