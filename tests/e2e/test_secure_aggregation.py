@@ -2,6 +2,7 @@
 hold no client's own measures, and what needs single uploads is refused before a run begins.
 """
 
+import json
 import random
 import re
 import signal
@@ -179,20 +180,22 @@ def test_the_report_shows_dashes_where_measures_are_hidden(runs):
     assert len(rows) >= 4 and all(re.search(r"\s-(\s|$)", row) for row in rows), table
 
 
-def test_uploads_on_disk_are_integers_behind_masks(tiny_model, tmp_path):
-    """The last round's journal has no factor of a client, and masked values differ from those of sums."""
-    folders = {}
-    for mode in ("sums", "masks"):
-        folders[mode] = tmp_path / mode
-        succeed(*train(tiny_model, folders[mode], mode, train__rounds=1))
-    uploads = {mode: {file.name: load_file(file) for file in out.rglob("*.upload.safetensors")} for mode, out in folders.items()}
-    for mode, found in uploads.items():
-        for tensors in found.values():
-            assert set(tensors) == {"extra/sum.values", "extra/sum.counts"}, mode
-    for name, tensors in uploads["masks"].items():
-        other = uploads["sums"][name]
-        assert not numpy.array_equal(tensors["extra/sum.values"], other["extra/sum.values"])
-        assert numpy.abs(tensors["extra/sum.values"].astype(numpy.int64)).max() > 2**30, "masked values fill the ring"
+def test_uploads_on_disk_are_integers_behind_masks_without_reports(tiny_model, tmp_path):
+    """A round that is given up leaves its journal: values that fill the ring, and no measure but the tokens of simulated time."""
+    never = BOX.replace("dropout = 0.15", "dropout = 0.0")
+    out = tmp_path / "run"
+    one_line(evenkeel(*train(tiny_model, out, "masks", **{**LOSSES, "client_profiles__box": never, "clients__deadline": 1e-3})),
+             "the sum stays masked")
+    uploads = sorted(out.rglob("*.upload.safetensors"))
+    assert len(uploads) == 8
+    for file in uploads:
+        tensors = load_file(file)
+        assert set(tensors) == {"extra/sum.values", "extra/sum.counts"}
+        values = numpy.abs(tensors["extra/sum.values"].astype(numpy.int64))
+        assert values.mean() == pytest.approx(2**30, rel=0.05) and numpy.abs(tensors["extra/sum.counts"]).max() > 2**60
+        record = json.loads(file.with_name(file.name.split(".")[0] + ".json").read_text())
+        assert all(record[key] == 0 for key in ("targets", "loss_sum", "first_loss", "last_loss"))
+        assert record["counts"] == {} == record["metrics"] and record["steps"] > 0
 
 
 # --- refusals ---
