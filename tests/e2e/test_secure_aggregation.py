@@ -95,11 +95,18 @@ def test_the_totals_of_a_hidden_round_are_those_of_its_clients(runs):
     assert ours["flops"] == pytest.approx(theirs["flops"], rel=0.2), "an estimate from all clients' tokens together"
 
 
-@pytest.mark.parametrize("mode, ranks", [("masks", 2), ("sums", 2), *(pytest.param("masks", n, marks=slow) for n in (3, 4))])
-def test_ranks_do_not_change_the_bits(runs, tiny_model, tmp_path, mode, ranks):
+@pytest.mark.parametrize("mode, ranks, method", [("masks", 2, "a3smoe"), ("sums", 2, "a3smoe"), ("masks", 2, "ub-smoe"), *(
+    pytest.param("masks", n, "ub-smoe", marks=slow) for n in (3, 4))])
+def test_ranks_do_not_change_the_bits(runs, tiny_model, tmp_path, mode, ranks, method):
     out = tmp_path / "run"
-    succeed(*train(tiny_model, out, mode, "--ranks", ranks, method="a3smoe"))
-    expect_same_run(out, runs("sums", "a3smoe"))
+    succeed(*train(tiny_model, out, mode, "--ranks", ranks, method=method))
+    expect_same_run(out, runs("sums", method))
+
+
+def test_lost_clients_on_ranks_do_not_change_the_bits(runs, tiny_model, tmp_path):
+    out = tmp_path / "run"
+    succeed(*train(tiny_model, out, "masks", "--ranks", 2, **LOSSES))
+    expect_same_run(out, runs("sums", **LOSSES))
 
 
 def test_clients_that_train_together_do_not_change_the_bits(runs, tiny_model, tmp_path):
