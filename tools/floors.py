@@ -17,7 +17,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLOORS = {"base": 0, "crypto": 1, "jinja": 1, "lora": 1, "privacy": 2, "tokenizer": 2, "data": 3, "nn": 4, "models": 5, "methods": 5, "scoring": 6, "train": 6, "host": 6,
+FLOORS = {"base": 0, "crypto": 1, "jinja": 1, "lora": 1, "privacy": 2, "secure": 2, "tokenizer": 2, "data": 3, "nn": 4, "models": 5, "methods": 5, "scoring": 6, "train": 6, "host": 6,
           "fed": 7, "cluster": 8, "flower": 8, "records": 8, "comparison": 9, "report": 10, "study": 11, "apps": 12}
 SUB_ROOMS = {
     "base": ("plain", "system", "format", "unicode", "random"),

@@ -56,6 +56,7 @@ struct Config {
 
 std::string counts_of(const std::string& layer) { return layer + ".counts"; }
 std::string tokens_of(const std::string& layer) { return layer + ".tokens"; }
+std::string activation_of(const std::string& layer) { return layer + ".activation"; }
 constexpr const char* kMaxTopK = "k_max";
 constexpr const char* kRescaler = "rescaler";
 constexpr double kMostRescaler = 1000;  // of an upload; it begins at 1
@@ -119,6 +120,29 @@ class A3Smoe : public FederatedMethod {
     return payload;
   }
 
+  void check_sums() const override {
+    EK_CHECK(config_.rescaler != Rescaler::kLearn, kConfig,
+             "secure_aggregation.mode: method.a3smoe.rescaler is \"learn\", "
+             "which sends the scale of each client; allowed: off, fixed");
+    EK_CHECK(
+        config_.unused_expert != UnusedExpert::kMean || config_.temperature == 0, kConfig,
+        "secure_aggregation.mode: method.a3smoe.unused_expert is \"mean\", which needs a second sum of all factors; "
+        "allowed: keep");
+  }
+
+  TensorMap summands(const ClientUpdate& own, double weight) const override {
+    TensorMap parts;
+    if (config_.temperature == 0) return parts;
+    for (const auto& [name, tensor] : own.payload.extras)
+      if (const auto layer = name.substr(0, name.rfind('.')); name == counts_of(layer))
+        parts[activation_of(layer)] = activation_E(layer, config_, own, weight);
+    return parts;
+  }
+
+  at::Tensor expert_weights(const std::string& layer, const ClientUpdate& own, double weight) const override {
+    return config_.temperature == 0 ? at::Tensor() : activation_E(layer, config_, own, weight);
+  }
+
   // --- server ---
 
   void check_upload(const lora::Payload& upload, const ClientProfile& client) const override {
@@ -156,7 +180,7 @@ class A3Smoe : public FederatedMethod {
         [&](const std::string& layer, const ClientUpdate& update, double weight) {
           return activation_E(layer, config_, update, weight);
         },
-        config_.unused_expert);
+        config_.unused_expert, activation_of);
     return with_rescalers(std::move(next), round, uploads);
   }
 
@@ -189,6 +213,7 @@ MethodEntry a3smoe() {
        .needs_experts = true,
        .gate_norm = nn::GateNorm::kRenormSelected,
        .weighs_experts = true,
+       .from_sums = FromSums::kWithOptions,
        .sends = "A and B of every adapted weight, how many tokens chose each expert, and a learned "
                 "rescaler"});
 }

@@ -144,6 +144,8 @@ MethodEntry described_entry(const std::shared_ptr<const MethodDescription>& desc
   entry.needs_experts = description->needs_experts;
   entry.needs_individuals = description->needs_individuals;
   entry.rows_by_gradients = false;  // what its hooks do with rows is not known
+  entry.from_sums = FromSums::kNo;
+  entry.why_single = "is a method in Python, which may read single uploads";
   if (!description->sends.empty()) entry.sends = description->sends;
   if (!description->metrics.empty()) entry.metrics = description->metrics;
   entry.described = description;

@@ -16,15 +16,21 @@ struct Averaging {
   const Uploads& uploads;
   const ExpertWeights& weights;
   UnusedExpert unused;
+  std::string (*sum_name)(const std::string& layer);
 
   at::Tensor total_E(const std::string& layer) const {
-    return uploads.sum(round.weights,
+    return uploads.sum(sum_name(layer), round.weights,
                        [&](const ClientUpdate& update, double weight) { return weights(layer, update, weight); });
   }
 
   /// Computes sum_c w_ci theta_ci. Experts without any weight get `before` or the p-weighted mean.
   at::Tensor mean(at::Tensor lora::LoraFactors::*factor, const ExpertStack& stack, const at::Tensor& before) const {
     const auto used_E = stack.total_E.gt(0);
+    if (const auto summed = uploads.change(stack.site, factor)) {
+      const auto total_E = at::where(used_E, stack.total_E, at::ones_like(stack.total_E)).view({-1, 1, 1});
+      const auto mean = summed->before + (summed->change / total_E).to(at::kFloat);
+      return at::where(used_E.view({-1, 1, 1}), mean, before);
+    }
     const auto mean = uploads.mean(stack.site, factor, round.weights, [&](const ClientUpdate& update, double weight) {
       const auto own_E = weights(stack.layer, update, weight);
       return at::where(used_E, own_E / stack.total_E, at::zeros_like(own_E));
@@ -38,8 +44,9 @@ struct Averaging {
 }  // namespace
 
 ServerState weighted_by_expert(const ServerView& server, const ServerState& state, const RoundView& round,
-                               const Uploads& uploads, const ExpertWeights& weights, UnusedExpert unused) {
-  const Averaging averaging{round, uploads, weights, unused};
+                               const Uploads& uploads, const ExpertWeights& weights, UnusedExpert unused,
+                               std::string (*sum_name)(const std::string& layer)) {
+  const Averaging averaging{round, uploads, weights, unused, sum_name};
   auto next = state;
   TensorMap totals;
   for (const auto& layer : server.moe_layers) totals[layer] = averaging.total_E(layer);

@@ -21,7 +21,9 @@ constexpr auto names(UnusedExpert) {
 
 /// Returns the state with new factors: Theta_i = sum_c w_ci Theta_ci of each expert i, where the weights w_ci are
 /// divided by their sum over clients, and sum_c p_c Theta_c of everything else.
+/// \param sum_name  the name of the sum of a layer's weights, where uploads are sums (FederatedMethod::summands())
 ServerState weighted_by_expert(const ServerView& server, const ServerState& state, const RoundView& round,
-                               const Uploads& uploads, const ExpertWeights& weights, UnusedExpert unused);
+                               const Uploads& uploads, const ExpertWeights& weights, UnusedExpert unused,
+                               std::string (*sum_name)(const std::string& layer));
 
 }  // namespace evenkeel::methods

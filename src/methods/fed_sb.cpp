@@ -119,6 +119,7 @@ MethodEntry fed_sb() {
                                       .family = MethodFamily::kHomogeneous,
                                       .exact = true,
                                       .needs_experts = false,
+                                      .why_single = "begins with sums of gradients of single clients",
                                       .sends = "the r x r core of every adapted weight",
                                       .starts_from_adapter = false,
                                       .asks_gradients = true});

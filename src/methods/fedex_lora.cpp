@@ -59,6 +59,7 @@ MethodEntry fedex_lora() {
                                   .needs_experts = false,
                                   .changes_base = true,
                                   .needs_individuals = true,
+                                  .why_single = "multiplies the factors of each client",
                                   .rows_by_gradients = true});
 }
 

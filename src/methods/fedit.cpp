@@ -14,6 +14,7 @@ MethodEntry fedit() {
        .family = MethodFamily::kHomogeneous,
        .exact = false,
        .needs_experts = false,
+       .from_sums = FromSums::kYes,
        .rows_by_gradients = true});
 }
 

@@ -48,6 +48,7 @@ MethodEntry ffa_lora() {
        .family = MethodFamily::kHomogeneous,
        .exact = true,
        .needs_experts = false,
+       .from_sums = FromSums::kYes,
        .sends = "B of every adapted weight",
        .rows_by_gradients = true});
 }

@@ -64,6 +64,7 @@ MethodEntry flexlora() {
                                  .exact = false,
                                  .needs_experts = false,
                                  .needs_individuals = true,
+                                 .why_single = "multiplies the factors of each client",
                                  .rows_by_gradients = true});
 }
 

@@ -94,6 +94,7 @@ MethodEntry flora() {
                                       .needs_experts = false,
                                       .changes_base = true,
                                       .needs_individuals = true,
+                                      .why_single = "sends the factors of each client to all others",
                                       .rows_by_gradients = true});
 }
 

@@ -135,6 +135,7 @@ MethodEntry florist() {
                                         .needs_experts = false,
                                         .changes_base = true,
                                         .needs_individuals = true,
+                                        .why_single = "stacks the factors of each client",
                                         .rows_by_gradients = true});
 }
 

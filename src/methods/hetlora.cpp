@@ -191,6 +191,7 @@ MethodEntry hetlora() {
        .exact = false,
        .needs_experts = false,
        .needs_individuals = true,
+       .why_single = "weighs clients by the norms of their products",
        .sends = "A and B of every adapted weight, and the rank that it pruned itself to",
        .rows_by_gradients = true});
 }

@@ -149,6 +149,10 @@ ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& sta
   return next;
 }
 
+void FederatedMethod::check_sums() const {}
+TensorMap FederatedMethod::summands(const ClientUpdate&, double) const { return {}; }
+at::Tensor FederatedMethod::expert_weights(const std::string&, const ClientUpdate&, double) const { return {}; }
+
 TensorMap FederatedMethod::diagnostics(const ServerState&) const { return {}; }
 
 lora::AdapterState FederatedMethod::pseudo_gradients(const ServerState&) const { return {}; }

@@ -60,6 +60,19 @@ class FederatedMethod {
   /// counts rounds and rejects numbers that are not finite.
   virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                                 const Uploads& uploads) const;
+
+  // --- both halves, for rounds in which the server gets sums alone (MethodEntry::from_sums) ---
+  /// Checks the options of the method. \throws kConfig when a value needs single uploads
+  virtual void check_sums() const;
+  /// Returns what the client adds to the named sums of aggregate() (Uploads::sum() and mean() of extras): the parts
+  /// that these would compute from its upload, float64, of the same names and shapes for all clients, each value of
+  /// magnitude below 2^15.
+  /// \param weight  p_c among all clients that were drawn
+  virtual TensorMap summands(const ClientUpdate& own, double weight) const;
+  /// Returns weights for the experts of a layer in place of p_c, [E] float64 in [0, 1], or an undefined tensor. The
+  /// client multiplies the changes of its stacks by them, which Uploads::change() returns summed.
+  virtual at::Tensor expert_weights(const std::string& layer, const ClientUpdate& own, double weight) const;
+
   /// Returns numbers and small tensors ([L], or [E] per layer) for the run records.
   virtual TensorMap diagnostics(const ServerState& state) const;
   /// Returns the pseudo-gradients of the next round as factors A and B by site, before any scaling; empty if the method

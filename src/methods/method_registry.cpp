@@ -65,6 +65,14 @@ void require_rows_by_gradients(const MethodEntry& entry) {
            join(others));
 }
 
+void check_from_sums(const MethodEntry& entry) {
+  std::vector<std::string_view> able;
+  for (const auto& other : methods())
+    if (other.from_sums != FromSums::kNo) able.push_back(other.name);
+  EK_CHECK(entry.from_sums != FromSums::kNo, kConfig, "secure_aggregation.mode: method ", entry.name, " ",
+           entry.why_single, ", but single uploads stay hidden; allowed: off, or a method of ", join(able));
+}
+
 const MethodEntry& find_method(std::string_view name) {
   const MethodEntry* found = nullptr;
   for (const auto& entry : methods())

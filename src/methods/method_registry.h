@@ -26,6 +26,14 @@ enum class MethodFamily {
   kHomogeneous,  ///< designed for equal clients; a budget sets K_c as with kSparsity
 };
 
+/// Says whether sums over the clients of a round are enough for aggregate(), so that single uploads can stay hidden
+/// ([secure_aggregation]).
+enum class FromSums {
+  kNo,           ///< no: MethodEntry::why_single says why
+  kYes,          ///< yes, with all its options
+  kWithOptions,  ///< yes, but FederatedMethod::check_sums() refuses some values of its options
+};
+
 /// A metric of a method's client half (StepView::metrics), and the values that its mean over a round can have.
 struct MetricRange {
   std::string_view name;
@@ -48,6 +56,9 @@ struct MethodEntry {
   /// ([aggregation] rule).
   bool weighs_experts = false;
   bool needs_individuals = false;  ///< true: aggregate() reads single uploads; false: sums over clients suffice
+  FromSums from_sums = FromSums::kNo;
+  /// Why sums are not enough, to follow "method NAME "; for FromSums::kNo.
+  std::string_view why_single = "asks for sums that have no names";
   /// Describes what a client uploads in a round in addition to its report (train/local_training.h). A node's operator
   /// reads it before agreeing to the run.
   std::string_view sends = "A and B of every adapted weight";
@@ -113,6 +124,10 @@ MethodEntry method_entry(MethodEntry row) {
   };
   return row;
 }
+
+/// Checks that a method can be computed from sums, before a run begins.
+/// \throws kConfig saying why it cannot, with the methods that can
+void check_from_sums(const MethodEntry& entry);
 
 /// Returns all registered methods. References to entries stay valid.
 const std::deque<MethodEntry>& methods();

@@ -78,6 +78,7 @@ struct RoundView {
   std::vector<double> weights{};
   /// Mean of K_c over all clients that could have been drawn, each weighted by its number of training rows.
   double mean_top_k_of_all = 0;
+  bool equal_weights = false;  ///< true: all p_c are equal, whatever the sizes
 };
 
 /// Holds what is equal for all clients of a run, so that a simulation stores it once.

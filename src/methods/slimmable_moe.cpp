@@ -152,7 +152,7 @@ class SlimmableMoe : public FederatedMethod {
     const auto weights = [](const std::string& layer, const ClientUpdate& update, double weight) {
       return update.extra(share_of(layer)).to(at::kDouble) * weight;
     };
-    return weighted_by_expert(server, state, round, uploads, weights, UnusedExpert::kKeep);
+    return weighted_by_expert(server, state, round, uploads, weights, UnusedExpert::kKeep, share_of);
   }
 
  private:

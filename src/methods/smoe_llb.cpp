@@ -84,6 +84,7 @@ MethodEntry smoe_llb() {
                                         .exact = false,
                                         .needs_experts = true,
                                         .gate_norm = nn::GateNorm::kRenormSelected,
+                                        .from_sums = FromSums::kYes,
                                         .metrics = kBalanceMetrics});
 }
 

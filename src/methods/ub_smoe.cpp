@@ -104,6 +104,17 @@ class UbSmoe : public FederatedMethod {
     return payload;
   }
 
+  /// Returns the utilisation that aggregate() sums, and phi where clients train it.
+  TensorMap summands(const ClientUpdate& own, double weight) const override {
+    TensorMap parts;
+    for (const auto& [name, tensor] : own.payload.extras)
+      if (name.ends_with(".phi"))
+        parts[name] = tensor.to(at::kDouble) * weight;
+      else if (const auto layer = name.substr(0, name.rfind('.')); name == counts_of(layer))
+        parts[utilization_of(layer)] = share_E(layer, own, weight);
+    return parts;
+  }
+
   // --- server ---
 
   /// Checks counts, and phi, which its penalty keeps near its range.
@@ -199,11 +210,15 @@ class UbSmoe : public FederatedMethod {
   /// Returns u_i = sum_c p_c a_ci / n_c, whose sum over the experts of a layer is the participants' Kbar, or sum_c p_c
   /// a_ci / (n_c K_c), whose sum is 1 (R7).
   at::Tensor utilization_E(const std::string& layer, const RoundView& round, const Uploads& uploads) const {
-    return uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
-      const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
-      const double of_each = counts_per_selection() ? tokens * static_cast<double>(update.client.top_k) : tokens;
-      return update.extra(counts_of(layer)).to(at::kDouble) * (weight / of_each);
-    });
+    return uploads.sum(utilization_of(layer), round.weights,
+                       [&](const ClientUpdate& update, double weight) { return share_E(layer, update, weight); });
+  }
+
+  /// Returns a client's part of u.
+  at::Tensor share_E(const std::string& layer, const ClientUpdate& update, double weight) const {
+    const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
+    const double of_each = counts_per_selection() ? tokens * static_cast<double>(update.client.top_k) : tokens;
+    return update.extra(counts_of(layer)).to(at::kDouble) * (weight / of_each);
   }
 
   bool routes_with_phi(const ClientProfile& client) const {
@@ -251,6 +266,7 @@ MethodEntry ub_smoe() {
        .exact = false,
        .needs_experts = true,
        .gate_norm = nn::GateNorm::kRenormSelected,
+       .from_sums = FromSums::kYes,
        .sends = "A and B of every adapted weight, how many tokens chose each expert, and phi where clients train it",
        .metrics = ubsmoe::kMetrics});
 }

@@ -51,6 +51,11 @@ Uploads::Uploads(std::span<const ClientUpdate> updates, UploadShare share)
            share_.places.size(), " places");
 }
 
+Uploads::Uploads(std::span<const ClientUpdate> updates, UploadShare share, const RoundTotals& totals)
+    : Uploads(updates, std::move(share)) {
+  totals_ = &totals;
+}
+
 at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weights, const TermOf& term) const {
   EK_CHECK(size() == weights.size(), kInternal, "aggregate: ", size(), " updates for ", weights.size(), " weights");
   const lora::Terms terms{
@@ -65,6 +70,7 @@ at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weight
 
 at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::*factor,
                          std::span<const double> weights) const {
+  if (const auto summed = change(site, factor)) return summed->before + summed->change;
   if (rule_.rule)
     return combined(site, weights, before_of(site, factor),
                     [&](const ClientUpdate& update) -> const at::Tensor& { return update.sent(site, factor); });
@@ -75,6 +81,7 @@ at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::
 
 at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::*factor,
                          std::span<const double> weights, const WeightsOf& weights_E) const {
+  EK_CHECK(!totals_, kInternal, "a method weighs the experts of hidden uploads");
   if (rule_.rule)
     return combined(
         site, weights, before_of(site, factor),
@@ -85,6 +92,7 @@ at::Tensor Uploads::mean(const std::string& site, at::Tensor lora::LoraFactors::
 }
 
 at::Tensor Uploads::mean(const std::string& extra, std::span<const double> weights) const {
+  if (totals_) return total(extra).to(at::kFloat);
   if (rule_.rule) {
     const auto sent = rule_.before->extras.find(extra);
     return combined(extra, weights, sent == rule_.before->extras.end() ? at::Tensor() : sent->second,
@@ -100,6 +108,25 @@ at::Tensor Uploads::sum(std::span<const double> weights,
   return sum_of("a part", weights, [&](const ClientUpdate& update, double weight) {
     return lora::Term{part(update, weight), 1};
   });
+}
+
+at::Tensor Uploads::sum(const std::string& name, std::span<const double> weights,
+                        const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const {
+  return totals_ ? total(name) : sum(weights, part);
+}
+
+std::optional<Uploads::Change> Uploads::change(const std::string& site, at::Tensor lora::LoraFactors::*factor) const {
+  if (!totals_) return {};
+  const auto found = totals_->changes.find(site);
+  EK_CHECK(found != totals_->changes.end() && (found->second.*factor).defined(), kInternal,
+           "aggregate: no client changes ", site);
+  return Change{totals_->before.at(site).*factor, found->second.*factor};
+}
+
+at::Tensor Uploads::total(const std::string& name) const {
+  const auto found = totals_->sums.find(name);
+  EK_CHECK(found != totals_->sums.end(), kInternal, "aggregate: no client adds to ", name);
+  return found->second;
 }
 
 at::Tensor Uploads::before_of(const std::string& site, at::Tensor lora::LoraFactors::*factor) const {

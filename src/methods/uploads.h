@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,13 @@ struct UploadShare {
   const lora::Reduction* others = nullptr;  ///< sums over the other processes; null: all uploads are here
 };
 
+/// The sums of a round in which the server gets no single upload, over the clients whose upload arrived.
+struct RoundTotals {
+  lora::AdapterState changes{};  ///< sum_c p_c (theta_c - before), or with FederatedMethod::expert_weights()
+  TensorMap sums{};              ///< of FederatedMethod::summands(), float64
+  lora::AdapterState before{};   ///< what the clients received
+};
+
 class CombiningRule;
 
 /// A rule in place of the weighted mean (methods/combining_rule.h), and what the server sent. Borrowed.
@@ -60,6 +68,8 @@ struct RuleOfRound {
 /// Sums are enough for most methods. They are the same to the bit on any number of processes and in any order
 /// (lora/fixed_point.h). Mapped files are released during summation: at most 64 MiB, or one site of all clients, is in
 /// memory.
+/// In a round whose uploads are hidden (RoundTotals), the same functions return what the totals hold. each() and
+/// weights by expert are not allowed, and change() is.
 /// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers must release mapped pages. The
 /// argument `weights` always holds p_c of all clients of the round, in the order of the round. All sums throw kInternal
 /// for another number of weights, kShape naming a client that did not send the tensor or whose shape differs, and
@@ -77,6 +87,9 @@ class Uploads {
   /// \throws kInternal when `share.places` and `updates` differ in size
   Uploads(std::span<const ClientUpdate> updates, UploadShare share);
 
+  /// Wraps the totals of a round. `updates` hold clients and steps, and no payloads. Totals are borrowed.
+  Uploads(std::span<const ClientUpdate> updates, UploadShare share, const RoundTotals& totals);
+
   /// Returns the number of clients of the round in all processes.
   size_t size() const { return share_.of; }
 
@@ -92,9 +105,21 @@ class Uploads {
                   const WeightsOf& weights_E) const;
   /// Computes sum_c p_c theta_c for an extra tensor.
   at::Tensor mean(const std::string& extra, std::span<const double> weights) const;
-  /// Computes sum_c part(upload_c, p_c). Undefined parts are omitted.
+  /// Computes sum_c part(upload_c, p_c). Undefined parts are omitted. Where uploads are hidden, `part` may read client
+  /// and steps only.
   at::Tensor sum(std::span<const double> weights,
                  const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
+
+  /// Computes a sum that FederatedMethod::summands() names: sum_c part(upload_c, p_c).
+  at::Tensor sum(const std::string& name, std::span<const double> weights,
+                 const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
+  /// A factor as the clients received it, and the sum of their changes.
+  struct Change {
+    at::Tensor before, change;
+  };
+  /// Returns the summed change of a factor where uploads are hidden; nothing where they are not.
+  /// \throws kInternal when no client changes it
+  std::optional<Change> change(const std::string& site, at::Tensor lora::LoraFactors::*factor) const;
 
   /// Returns the single uploads.
   /// \throws kInternal when each() is not allowed
@@ -105,6 +130,7 @@ class Uploads {
   at::Tensor combined(std::string_view what, std::span<const double> weights, const at::Tensor& before,
                       const std::function<const at::Tensor&(const ClientUpdate& update)>& part,
                       const WeightsOf& weights_E = {}) const;
+  at::Tensor total(const std::string& name) const;
   at::Tensor before_of(const std::string& site, at::Tensor lora::LoraFactors::*factor) const;
   using TermOf = std::function<lora::Term(const ClientUpdate& update, double weight)>;
   at::Tensor sum_of(std::string_view what, std::span<const double> weights, const TermOf& term) const;
@@ -112,6 +138,7 @@ class Uploads {
   std::span<const ClientUpdate> updates_;
   UploadShare share_;
   RuleOfRound rule_{};
+  const RoundTotals* totals_ = nullptr;
   bool open_;
 };
 

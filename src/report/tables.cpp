@@ -194,6 +194,11 @@ Table traffic_table(std::span<const records::RunRecords> runs) {
   return grid;
 }
 
+/// Returns `text`, or a dash where the client's measures are hidden in the sum of its round.
+std::string known(const fed::ClientOfRound& client, std::string text) {
+  return client.withheld ? "-" : std::move(text);
+}
+
 Table clients_table(std::span<const records::RunRecords> runs) {
   Table grid{.title = "clients of the last round; seconds: measured while they trained",
              .head = {"run", "client", "budget", "K", "rank", "rows", "steps", "loss", "bytes up", "bytes down",
@@ -204,9 +209,9 @@ Table clients_table(std::span<const records::RunRecords> runs) {
     for (const auto& client : run.rounds.back().clients)
       grid.add({run.label, client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id),
                 fixed(client.budget, 3), std::to_string(client.top_k), std::to_string(client.rank),
-                std::to_string(client.examples), std::to_string(client.steps), loss_cell(client),
-                compact(client.bytes_up), compact(client.bytes_down), compact(client.flops), fixed(client.seconds, 2),
-                fixed(client.experts_per_token, 2)});
+                std::to_string(client.examples), std::to_string(client.steps), known(client, loss_cell(client)),
+                compact(client.bytes_up), compact(client.bytes_down), known(client, compact(client.flops)),
+                fixed(client.seconds, 2), known(client, fixed(client.experts_per_token, 2))});
   }
   return grid;
 }

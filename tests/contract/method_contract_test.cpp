@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/testing.h"
+#include "fed/exchange/summed_upload.h"
 #include "lora/testing.h"
 #include "tiny_federation.h"
 
@@ -66,6 +67,34 @@ class MethodContract : public ::testing::TestWithParam<Case> {
   static at::Tensor update_of(const methods::ClientUpdate& update, const methods::ServerState& from,
                               const std::string& site) {
     return lora::delta_weight(lora::completed(update.payload.adapters, from.common.fixed).at(site)).to(at::kDouble);
+  }
+
+  /// Returns the state after a round whose server gets the sum of the clients' summands alone.
+  methods::ServerState aggregate_hidden(const methods::RoundView& round) const {
+    const auto server = world.server();
+    const fed::SummedRun run{*method, entry, world.sites, server.moe_layers, server.num_experts};
+    const auto format = secure::RingFormat::of(64, 1.0, std::ssize(round.participants));
+    std::vector<methods::ClientUpdate> bare;
+    secure::RingVector sum;
+    fed::SummedLayout layout;
+    for (size_t i = 0; i < round.participants.size(); ++i) {
+      const auto& client = round.participants[i];
+      const auto result = world.train(*method, state, round, client);
+      const methods::ClientUpdate update{client, result.upload, result.steps};
+      const auto download = method->broadcast(state, client, round);
+      layout = fed::summed_layout(run, update);
+      const auto summand = fed::summand_of(
+          run, {update, download.adapters, result},
+          {.weight = round.weights[i], .bits = 64, .exponent = format.exponent, .range = 1}, crypto::Secret());
+      bare.push_back({.client = client, .payload = {}, .steps = result.steps});
+      if (i > 0) secure::add_to(sum.values, summand.values), secure::add_to(sum.counts, summand.counts);
+      if (i == 0) sum = summand;
+    }
+    auto totals = fed::read_sum(layout, sum, format, 1.0, std::ssize(round.participants)).totals;
+    totals.before = method->broadcast(state, round.participants[0], round).adapters;
+    methods::UploadShare all{.places = {}, .of = bare.size()};
+    for (size_t i = 0; i < bare.size(); ++i) all.places.push_back(i);
+    return method->aggregate(server, state, round, {bare, all, totals});
   }
 
   const methods::MethodEntry& entry;
@@ -137,6 +166,31 @@ TEST_P(MethodContract, UploadsAreReadOneByOneExactlyIfRegisteredSo) {
   const auto locked = method->aggregate(world.server(), state, round, sums_only);
   EXPECT_TRUE(equal(open.global.adapters, locked.global.adapters));
   for (const auto& [name, tensor] : open.memory) EXPECT_TRUE(tensor.equal(locked.memory.at(name))) << name;
+}
+
+TEST_P(MethodContract, SumsOfHiddenUploadsGiveTheStateOfSingleOnes) {
+  if (entry.from_sums == methods::FromSums::kNo) {
+    EXPECT_FALSE(entry.why_single.empty());
+    GTEST_SKIP() << entry.name << ' ' << entry.why_single;
+  }
+  EXPECT_FALSE(entry.needs_individuals);
+  method->check_sums();
+  state = world.aggregate(*method, state, world.round(0), world.train_all(*method, state, world.round(0)));
+  const auto round = world.round(1);
+  const auto hidden = aggregate_hidden(round);
+  const auto open = method->aggregate(world.server(), state, round, world.train_all(*method, state, round));
+  const auto of_hidden = effect(hidden), of_open = effect(open), before = effect(state);
+  double moved = 0;
+  for (const auto& [site, delta] : of_open) {
+    EXPECT_LT((of_hidden.at(site) - delta).abs().max().item<double>(), 1e-6) << site;
+    moved = std::max(moved, (before.at(site) - delta).abs().max().item<double>());
+  }
+  EXPECT_GT(moved, 1e-5);
+  for (const auto& [name, tensor] : open.memory)
+    EXPECT_TRUE(at::allclose(tensor.to(at::kDouble), hidden.memory.at(name).to(at::kDouble), 1e-3, 1e-9)) << name;
+  for (const auto& [name, tensor] : open.global.extras)
+    EXPECT_TRUE(at::allclose(tensor.to(at::kDouble), hidden.global.extras.at(name).to(at::kDouble), 1e-3, 1e-4))
+        << name;
 }
 
 TEST_P(MethodContract, MappedUploadsAreReleasedAfterReading) {

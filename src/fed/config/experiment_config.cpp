@@ -38,6 +38,7 @@ ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   methods::check_rule(config.aggregation, config.method.entry(),
                       drawn_clients(config.clients.count, config.clients.participation), table.table("aggregation"));
   config.check_privacy(table);
+  config.check_secure_aggregation(table);
   return config;
 }
 

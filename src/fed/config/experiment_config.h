@@ -28,6 +28,7 @@
 #include "fed/config/node_rules.h"
 #include "fed/config/per_client.h"
 #include "fed/config/privacy_section.h"
+#include "fed/config/secure_aggregation.h"
 #include "methods/aggregation_options.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
@@ -433,6 +434,7 @@ struct ExperimentConfig {
   TrainSection train;
   methods::AggregationOptions aggregation;
   PrivacySection privacy;
+  SecureAggregationSection secure_aggregation;
   EvaluateSection evaluate;
   OutputSection output;
   ReportSection report;
@@ -452,6 +454,7 @@ struct ExperimentConfig {
     field("train", train, "");
     field("aggregation", aggregation, "");
     field("privacy", privacy, "");
+    field("secure_aggregation", secure_aggregation, "");
     field("evaluate", evaluate, "");
     field("output", output, "");
     field("report", report, "");
@@ -491,7 +494,8 @@ struct ExperimentConfig {
   void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
   void check_privacy(const config::Table& table) const;
-  void expand_home_in_paths();  // in config_paths.cpp
+  void check_secure_aggregation(const config::Table& table) const;  // in check_secure_aggregation.cpp
+  void expand_home_in_paths();                                      // in config_paths.cpp
 };
 
 }  // namespace evenkeel::fed

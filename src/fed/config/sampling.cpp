@@ -22,12 +22,13 @@ std::vector<int64_t> sample_participants(int64_t count, double participation, ui
 
 namespace {
 
-/// Sets the weights p_c = |D_c| / sum |D_c'| of the round's clients.
+/// Sets the weights p_c = |D_c| / sum |D_c'| of the round's clients, or equal ones.
 void weigh(methods::RoundView& round) {
+  const auto size = [&](const methods::ClientProfile& client) { return round.equal_weights ? 1.0 : client.examples; };
   double total = 0;
-  for (const auto& client : round.participants) total += client.examples;
+  for (const auto& client : round.participants) total += size(client);
   round.weights.clear();
-  for (const auto& client : round.participants) round.weights.push_back(client.examples / total);
+  for (const auto& client : round.participants) round.weights.push_back(size(client) / total);
 }
 
 /// Returns the mean of K_c over clients, weighted by their numbers of rows.
@@ -43,8 +44,8 @@ double mean_top_k(std::span<const methods::ClientProfile* const> clients) {
 }  // namespace
 
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
-                              int64_t round) {
-  methods::RoundView view{.round = round};
+                              int64_t round, bool equal_weights) {
+  methods::RoundView view{.round = round, .equal_weights = equal_weights};
   std::vector<const methods::ClientProfile*> present;
   for (const auto& client : clients)
     if (client.takes_part(round)) present.push_back(&client);

@@ -18,9 +18,9 @@ int64_t drawn_clients(int64_t count, double participation);
 std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round);
 
 /// Draws the participants of `round` (0 = the first) among the clients that take part in it, as sample_participants(),
-/// and gives them weights p_c = |D_c| / sum |D_c'|. The result is empty if no client takes part.
+/// and gives them weights p_c = |D_c| / sum |D_c'|, or equal ones. The result is empty if no client takes part.
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
-                              int64_t round);
+                              int64_t round, bool equal_weights = false);
 
 /// Returns the round without the lost clients, with weights as if they had not been drawn.
 /// \throws kData when fewer than `quorum` clients are left

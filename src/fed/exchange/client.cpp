@@ -3,6 +3,8 @@
 #include "base/plain/files.h"
 #include "base/plain/mapped_files.h"
 #include "fed/exchange/gradient_sums.h"
+#include "fed/exchange/simulated_masks.h"
+#include "fed/exchange/summed_upload.h"
 #include "fed/exchange/unexportable_routing.h"
 
 namespace evenkeel::fed {
@@ -25,6 +27,18 @@ TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score
   return key;
 }
 
+/// Returns what a report has that is no measure of the client's rows.
+/// \param simulates_time  true: also the tokens, from which the time of a simulated machine is computed
+train::LocalReport open_part(const train::LocalReport& report, bool simulates_time) {
+  train::LocalReport open;
+  open.steps = report.steps;
+  if (simulates_time) open.tokens = report.tokens;
+  open.seconds = report.seconds;
+  open.step_seconds = report.step_seconds;
+  open.move_seconds = report.move_seconds;
+  return open;
+}
+
 }  // namespace
 
 Reply Client::answer(const Task& task, const OnProgress& on_progress) {
@@ -44,6 +58,9 @@ methods::LocalSetup Client::exported(const Task& task, scoring::ServedBy by) {
 }
 
 Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_progress) {
+  const auto mode = context_.config->secure_aggregation.mode;
+  EK_CHECK(ask.summed.has_value() == (mode != SecureMode::kOff), kData, "a task that asks for ",
+           ask.summed ? "a summand" : "a single upload", ", secure_aggregation.mode is ", config::name_of(mode));
   const lora::Payload sent = download(task);
   const auto own = view(task);
   const auto on_step = [&](int64_t done, int64_t, int64_t tokens) {
@@ -54,6 +71,12 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
   if (context_.privacy) training.privacy = private_steps(task, training);
   auto result = train::train_locally(*context_.model, *context_.method, {sent, own, rows_}, training, on_step);
   check_mapped_files();
+  if (ask.summed)
+    return {.client = task.client.id,
+            .upload = lora::DeferredPayload(summed(task, *ask.summed, sent, result), lora::TransportDtype::kAsTheyAre,
+                                            context_.sites),
+            .report = open_part(result, !context_.config.plan(task.client.id).machine.empty()),
+            .memory = memory_};
   return {
       .client = task.client.id,
       .upload = lora::DeferredPayload(std::move(result.upload), context_.config->train.transport_dtype, context_.sites),
@@ -67,6 +90,22 @@ std::shared_ptr<const train::PrivateSteps> Client::private_steps(const Task& tas
   EK_CHECK(rows > 0, kData, "client ", task.client.id, " has no rows to train on");
   return std::make_shared<const train::PrivateSteps>(
       context_.privacy->begin(task, {.rows = rows, .steps = train::local_steps(training, rows), .memory = memory_}));
+}
+
+lora::Payload Client::summed(const Task& task, const SummedTerms& terms, const lora::Payload& received,
+                             const train::LocalResult& trained) const {
+  const auto& spec = context_.model->spec();
+  const SummedRun run{.method = *context_.method,
+                      .entry = context_.config->method.entry(),
+                      .sites = context_.sites,
+                      .moe_layers = spec.moe_layers,
+                      .experts = spec.num_experts};
+  const methods::ClientUpdate own{task.client, trained.upload, trained.steps};
+  const auto summand = summand_of(run, {own, received.adapters, trained}, terms,
+                                  rounding_key(context_.seed(), task.round, task.client.id));
+  if (context_.config->secure_aggregation.mode == SecureMode::kMasks)
+    SimulatedMasks(context_.seed(), task.round, terms.roster).add(task.client.id, summand);
+  return {.extras = {{kSummedValues, summand.values}, {kSummedCounts, summand.counts}}};
 }
 
 /// Sums gradients over this client's share of the sample. All clients draw the same number of rows.

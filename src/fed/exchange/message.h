@@ -16,6 +16,7 @@
 
 #include "base/format/record.h"
 #include "base/plain/error.h"
+#include "fed/exchange/summed_terms.h"
 #include "fed/exchange/upload.h"
 #include "lora/payload.h"
 #include "methods/protocol.h"
@@ -45,8 +46,13 @@ struct StateUpdate {
 /// Asks for a round of local training on the broadcast in Task::payload. The reply holds a LocalReport and the upload.
 struct Train {
   std::optional<double> lr{};  ///< learning rate of this round; nothing: the constant rate of the config
+  /// How the upload becomes a summand; nothing: it is sent as it is.
+  std::optional<SummedTerms> summed{};
 
-  void visit(auto& field) { field("lr", lr); }
+  void visit(auto& field) {
+    field("lr", lr);
+    field("summed", summed);
+  }
 };
 
 /// Asks for gradients of the frozen weights of some sites, summed over the client's share of `sample`. One pass over

@@ -47,6 +47,7 @@ struct Round {
   std::map<int64_t, double> moved{};  // norms of updates that were measured when they arrived
   std::vector<LostClient> lost{};     // clients without a reply in the round
   RoundClock clock{server.config, view, now};
+  std::optional<SummedReport> report{};  // of all clients, where their own are hidden
 
   const methods::ClientProfile* participant(int64_t id) const {
     const auto found = std::find_if(view.participants.begin(), view.participants.end(),
@@ -185,7 +186,7 @@ struct Round {
     return timed(seconds.aggregate, [&] {
       release_mapped_pages();  // of the base: all clients' uploads are mapped now
       trim_heap(now.state);
-      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view));
+      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view), &report);
     });
   }
 
@@ -212,7 +213,7 @@ struct Round {
     const auto clients = journalled();
     for (const auto& client : clients) add_training(client);
     for (const auto& client : lost) other.down["tasks_of_lost"] += client.bytes_down;
-    auto record = round_record(server, view, clients, other, next, seconds);
+    auto record = round_record(server, view, {clients, other, report}, next, seconds);
     std::sort(lost.begin(), lost.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
     if (!lost.empty()) record.lost = lost;
     clock.add_times(record);

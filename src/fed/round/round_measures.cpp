@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "models/cost.h"
@@ -63,6 +64,7 @@ ClientOfRound client_of(const Server& server, const methods::ClientProfile& prof
   client.rank = profile.rank;
   client.examples = static_cast<int64_t>(profile.examples);
   client.weight = weight;
+  client.withheld = server.hides_uploads();
   client.steps = record.steps;
   client.tokens = record.tokens;
   client.targets = record.targets;
@@ -106,14 +108,15 @@ std::vector<double> listed(const at::Tensor& u_E) {
   return {data, data + u_E.numel()};
 }
 
-std::optional<ExpertUse> expert_use(const std::vector<std::string>& layers, std::span<const ClientRecord> records,
-                                    std::span<const double> weights) {
-  if (layers.empty() || !std::all_of(records.begin(), records.end(), tells_loss)) return std::nullopt;
+/// \param utilization_of  returns u_E of a layer, [E] float64
+std::optional<ExpertUse> expert_use(const std::vector<std::string>& layers,
+                                    const std::function<at::Tensor(const std::string& layer)>& utilization_of) {
+  if (layers.empty()) return std::nullopt;
   ExpertUse use;
   use.layers = layers;
   std::vector<at::Tensor> u_LE;
   for (const auto& layer : layers) {
-    const auto& u_E = u_LE.emplace_back(layer_utilization(layer, records, weights));
+    const auto& u_E = u_LE.emplace_back(utilization_of(layer));
     use.utilization.push_back(listed(u_E));
     use.entropy.push_back(nn::entropy(u_E));
     use.gini.push_back(nn::gini(u_E));
@@ -158,8 +161,65 @@ double client_flops(const Server& server, const methods::ClientProfile& client, 
   return models::total(models::training_flops(models::forward_cost(server.model, shape, server.sites, client.rank)));
 }
 
-RoundRecord round_record(const Server& server, const methods::RoundView& round, std::span<const ClientRecord> records,
-                         const OtherTraffic& other, const methods::ServerState& next, const PhaseSeconds& seconds) {
+namespace {
+
+/// Sets what is the sum or the mean of the clients' own measures.
+void add_reports(RoundRecord& all, const Server& server, std::span<const ClientRecord> records,
+                 std::span<const double> weights) {
+  all.tokens = total(records, &ClientRecord::tokens);
+  all.targets = total(records, &ClientRecord::targets);
+  if (std::any_of(records.begin(), records.end(), tells_loss))
+    all.loss = per(total(records, &ClientRecord::loss_sum), all.targets);
+  all.first_loss = mean(records, &ClientRecord::first_loss);
+  all.last_loss = mean(records, &ClientRecord::last_loss);
+  all.experts_per_token = mean_experts_per_token(records);
+  all.flops = total(records, &ClientRecord::flops);
+  all.metrics = mean_metrics(records);
+  if (std::all_of(records.begin(), records.end(), tells_loss))
+    all.experts = expert_use(server.model.moe_layers,
+                             [&](const std::string& layer) { return layer_utilization(layer, records, weights); });
+}
+
+/// Estimates the FLOPs of a round whose tokens are known of all clients together: each has a share by its steps.
+double summed_flops(const Server& server, const methods::RoundView& round, std::span<const ClientRecord> records,
+                    int64_t tokens) {
+  const auto steps = static_cast<double>(std::max<int64_t>(total(records, &ClientRecord::steps), 1));
+  double flops = 0;
+  for (size_t i = 0; i < records.size(); ++i) {
+    train::LocalReport share = records[i];
+    share.tokens = std::llround(static_cast<double>(tokens) * static_cast<double>(share.steps) / steps);
+    flops += client_flops(server, round.participants[i], share);
+  }
+  return flops;
+}
+
+/// Sets the same measures from the sum of all clients' reports.
+void add_report(RoundRecord& all, const Server& server, const methods::RoundView& round,
+                std::span<const ClientRecord> records, const SummedReport& report) {
+  all.tokens = report.tokens;
+  all.targets = report.targets;
+  all.loss = per(report.loss_sum, report.targets);
+  all.first_loss = report.first_loss;
+  all.last_loss = report.last_loss;
+  all.experts_per_token = report.experts_per_token;
+  all.flops = summed_flops(server, round, records, report.tokens);
+  all.metrics = report.metrics;
+  all.experts =
+      expert_use(server.model.moe_layers, [&](const std::string& layer) { return report.utilization.at(layer); });
+  const auto& secure = server.config->secure_aggregation;
+  all.secure_aggregation = SummedRoundRecord{.mode = secure.mode,
+                                             .simulated = secure.mode == SecureMode::kMasks,
+                                             .bits = secure.bits,
+                                             .clients = report.clients,
+                                             .values = report.values,
+                                             .beyond_range = report.beyond};
+}
+
+}  // namespace
+
+RoundRecord round_record(const Server& server, const methods::RoundView& round, const MeasuredRound& measured,
+                         const methods::ServerState& next, const PhaseSeconds& seconds) {
+  const auto& [records, other, report] = measured;
   RoundRecord all;
   all.round = round.round + 1;
   all.method = server.config->method.name;
@@ -168,20 +228,14 @@ RoundRecord round_record(const Server& server, const methods::RoundView& round, 
   all.participants = static_cast<int64_t>(records.size());
   all.lr = server.scheduled_rate(round.round);
   all.steps = total(records, &ClientRecord::steps);
-  all.tokens = total(records, &ClientRecord::tokens);
-  all.targets = total(records, &ClientRecord::targets);
-  if (std::any_of(records.begin(), records.end(), tells_loss))
-    all.loss = per(total(records, &ClientRecord::loss_sum), all.targets);
-  all.first_loss = mean(records, &ClientRecord::first_loss);
-  all.last_loss = mean(records, &ClientRecord::last_loss);
+  if (report)
+    add_report(all, server, round, records, *report);
+  else
+    add_reports(all, server, records, round.weights);
   all.bytes_up_parts = traffic(records, &ClientRecord::up_parts, other.up);
   all.bytes_down_parts = traffic(records, &ClientRecord::down_parts, other.down);
   all.bytes_up = total_bytes(all.bytes_up_parts);
   all.bytes_down = total_bytes(all.bytes_down_parts);
-  all.experts_per_token = mean_experts_per_token(records);
-  all.flops = total(records, &ClientRecord::flops);
-  all.metrics = mean_metrics(records);
-  all.experts = expert_use(server.model.moe_layers, records, round.weights);
   all.diagnostics = diagnostics_of(server, next);
   for (size_t i = 0; i < records.size(); ++i)
     all.clients.push_back(client_of(server, round.participants[i], round.weights[i], records[i]));

@@ -8,13 +8,19 @@
 
 namespace evenkeel::fed {
 
+/// What is known of a round.
+struct MeasuredRound {
+  std::span<const ClientRecord> clients;        ///< what each participant measured and sent
+  const OtherTraffic& other;                    ///< traffic in addition to the participants' payloads
+  const std::optional<SummedReport>& all = {};  ///< reports of all clients together, where their own are hidden
+};
+
 /// Computes the record of a round, without the lost clients and the simulated times, which the caller adds.
-/// \param records  what each participant measured and sent, in the round's order
-/// \param other    traffic in addition to the participants' payloads
+/// \param measured  in the round's order
 /// \param next     the state after the round
 /// \param seconds  wall time by phase; tokens_per_second is computed here
-RoundRecord round_record(const Server& server, const methods::RoundView& round, std::span<const ClientRecord> records,
-                         const OtherTraffic& other, const methods::ServerState& next, const PhaseSeconds& seconds);
+RoundRecord round_record(const Server& server, const methods::RoundView& round, const MeasuredRound& measured,
+                         const methods::ServerState& next, const PhaseSeconds& seconds);
 
 /// Estimates the FLOPs of a client's round from its counted steps and tokens, by the convention of models/cost.h.
 double client_flops(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report);

@@ -30,21 +30,6 @@ std::string budget_key(const ClientsSection& clients, int64_t id) {
   return clients.name(id) ? concat(key, ", of ", clients.who(id), ",") : key;
 }
 
-/// Returns the positions in `round` of the clients of `updates`.
-methods::UploadShare share_of(const methods::RoundView& round, std::span<const methods::ClientUpdate> updates,
-                              const lora::Reduction& others) {
-  methods::UploadShare share{.places = {}, .of = round.participants.size(), .others = &others};
-  for (const auto& update : updates) {
-    const auto found =
-        std::find_if(round.participants.begin(), round.participants.end(),
-                     [&](const methods::ClientProfile& client) { return client.id == update.client.id; });
-    EK_CHECK(found != round.participants.end(), kInternal, "aggregate: client ", update.client.id, " is not of round ",
-             round.round);
-    share.places.push_back(static_cast<size_t>(found - round.participants.begin()));
-  }
-  return share;
-}
-
 }  // namespace
 
 std::vector<methods::ClientProfile> Server::profiles(std::span<const int64_t> ids) const {
@@ -61,6 +46,7 @@ int64_t Server::max_rank() const {
 
 bool Server::bounds_updates() const {
   const auto& bounds = config->clients;
+  if (hides_uploads()) return false;
   return (clients_are_nodes() || bounds.bound_simulated) && (bounds.update_norm > 0 || bounds.update_ratio > 0);
 }
 
@@ -99,7 +85,8 @@ std::optional<double> Server::scheduled_rate(int64_t round) const {
 }
 
 methods::RoundView Server::draw(const methods::ServerState& state) const {
-  auto view = draw_round(clients, config->clients.participation, seed(), state.round);
+  const bool equal_weights = config->secure_aggregation.weights == SumWeights::kUniform;
+  auto view = draw_round(clients, config->clients.participation, seed(), state.round, equal_weights);
   const auto drawn = static_cast<int64_t>(view.participants.size());
   EK_CHECK(drawn >= config->clients.quorum, kData, "round ", state.round + 1, ": ", drawn,
            " clients are drawn among those that have joined and are not left out, clients.quorum is ",
@@ -113,7 +100,7 @@ Task Server::training_task(const methods::ServerState& state, const methods::Cli
   auto& broadcasts = sent ? *sent : alone;
   return {.round = round.round,
           .client = client,
-          .ask = Train{.lr = scheduled_rate(state.round)},
+          .ask = Train{.lr = scheduled_rate(state.round), .summed = summed_terms(round, client)},
           .payload = broadcasts.encoded(method->broadcast(state, client, round), config->train.transport_dtype, sites)};
 }
 
@@ -124,14 +111,35 @@ StateUpdate Server::change_update(const methods::ServerState& state) const {
   return news;
 }
 
-methods::ServerState Server::aggregate(const methods::ServerState& state, const methods::RoundView& round,
-                                       std::span<const methods::ClientUpdate> updates,
-                                       const lora::Reduction* others) const {
+methods::UploadShare Server::share_of(const methods::RoundView& round, std::span<const methods::ClientUpdate> updates,
+                                      const lora::Reduction* others) const {
+  methods::UploadShare share{.places = {}, .of = round.participants.size(), .others = others};
+  for (const auto& update : updates) {
+    const auto found =
+        std::find_if(round.participants.begin(), round.participants.end(),
+                     [&](const methods::ClientProfile& client) { return client.id == update.client.id; });
+    EK_CHECK(found != round.participants.end(), kInternal, "aggregate: client ", update.client.id, " is not of round ",
+             round.round);
+    share.places.push_back(static_cast<size_t>(found - round.participants.begin()));
+  }
+  return share;
+}
+
+methods::ServerState Server::aggregate_uploads(const methods::ServerState& state, const methods::RoundView& round,
+                                               std::span<const methods::ClientUpdate> updates,
+                                               const lora::Reduction* others) const {
   const auto rule = others ? nullptr : methods::make_rule(config->aggregation, updates, state.global);
   const methods::Uploads uploads =
-      others ? methods::Uploads(updates, share_of(round, updates, *others))
+      others ? methods::Uploads(updates, share_of(round, updates, others))
              : methods::Uploads(updates, config->method.entry().needs_individuals, {rule.get(), &state.global});
-  auto next = method->aggregate(view(state.round), state, round, uploads);
+  return method->aggregate(view(state.round), state, round, uploads);
+}
+
+methods::ServerState Server::aggregate(const methods::ServerState& state, const methods::RoundView& round,
+                                       std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
+                                       std::optional<SummedReport>* report) const {
+  auto next = hides_uploads() ? aggregate_sum(state, round, updates, others, report)
+                              : aggregate_uploads(state, round, updates, others);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);
   lora::check_finite(next.global.adapters, who);

@@ -16,6 +16,7 @@
 
 #include "fed/config/run_config.h"
 #include "fed/exchange/fabric.h"
+#include "fed/exchange/summed_upload.h"
 #include "fed/exchange/unexportable_routing.h"
 #include "fed/round/broadcasts.h"
 
@@ -66,6 +67,8 @@ struct Server {
   lora::LoraScale scale() const { return config->lora; }
   /// Returns the profiles of the clients with these ids, in that order.
   std::vector<methods::ClientProfile> profiles(std::span<const int64_t> ids) const;
+  /// Returns true if the server gets sums of uploads alone.
+  bool hides_uploads() const { return config->secure_aggregation.hides_uploads(); }
   int64_t max_rank() const;  ///< the largest r_c of any client
   /// Makes the method's view of the server.
   /// \param round  rounds that are done; the records count from 1
@@ -83,16 +86,22 @@ struct Server {
   /// \param sent  cache of the round's encoded broadcasts; null: nothing is reused
   Task training_task(const methods::ServerState& state, const methods::ClientProfile& client,
                      const methods::RoundView& round, Broadcasts* sent = nullptr) const;
+  /// Returns how the client's upload becomes a summand; nothing where uploads are not hidden and for a client that is
+  /// not drawn. \param drawn  the round with all clients that were drawn
+  std::optional<SummedTerms> summed_terms(const methods::RoundView& drawn, const methods::ClientProfile& client) const;
   /// Makes the update with the last round's change of the base, for clients that are not drawn in the next round. Its
   /// payload is empty if there was no change.
   StateUpdate change_update(const methods::ServerState& state) const;
   /// Aggregates uploads into the state after the round.
   /// \param updates  uploads of all participants in their order; with `others`, the uploads that this process holds
   /// \param others   reduction over the processes that aggregate the rest of the same round; null: there are none
-  /// \throws kNumeric when a factor of the new state is not finite
+  /// \param report   set to the reports of all clients where uploads are hidden (fed/exchange/summed_upload.h)
+  /// \throws kNumeric when a factor of the new state is not finite; kData when fewer
+  /// clients are left than secure_aggregation.threshold
   methods::ServerState aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                  std::span<const methods::ClientUpdate> updates,
-                                 const lora::Reduction* others = nullptr) const;
+                                 const lora::Reduction* others = nullptr,
+                                 std::optional<SummedReport>* report = nullptr) const;
 
   /// Makes the profile of the client that scores `point`: the evaluation client, which has no training rows and never
   /// trains (kEvaluator), or for own rows the client that has them.
@@ -110,6 +119,17 @@ struct Server {
   methods::LocalSetup setup_of(const methods::ServerState& state, const methods::ClientProfile& client) const;
   /// Returns the router options at `point` that an exported adapter cannot hold.
   UnexportableRouting unexportable_routing(const methods::ServerState& state, const EvaluationPoint& point) const;
+
+ private:
+  /// Returns the positions in `round` of the clients of `updates`. \param others  null: all uploads are here
+  methods::UploadShare share_of(const methods::RoundView& round, std::span<const methods::ClientUpdate> updates,
+                                const lora::Reduction* others) const;
+  methods::ServerState aggregate_uploads(const methods::ServerState& state, const methods::RoundView& round,
+                                         std::span<const methods::ClientUpdate> updates,
+                                         const lora::Reduction* others) const;
+  methods::ServerState aggregate_sum(const methods::ServerState& state, const methods::RoundView& round,
+                                     std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
+                                     std::optional<SummedReport>* report) const;
 };
 
 /// Makes the profile of every client: its budget, experts per token K, LoRA rank and number of training rows.

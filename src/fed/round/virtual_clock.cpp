@@ -58,6 +58,12 @@ int64_t staying(const RunConfig& config, const std::vector<methods::ClientProfil
   });
 }
 
+/// Returns the fewest uploads of a round whose masks can be taken off; 0 without masks.
+int64_t least_of_masked_sum(const RunConfig& config, int64_t drawn) {
+  const auto& secure = config->secure_aggregation;
+  return secure.mode == SecureMode::kMasks ? secure.threshold_of(drawn) : 0;
+}
+
 }  // namespace
 
 void check_machines(const RunConfig& config, std::span<const methods::ClientProfile> clients) {
@@ -72,9 +78,11 @@ void check_machines(const RunConfig& config, std::span<const methods::ClientProf
     const auto drawn =
         draw_round(clients, config->clients.participation, static_cast<uint64_t>(config->seed), round).participants;
     const int64_t left = staying(config, drawn, round);
-    EK_CHECK(left >= config->clients.quorum, kConfig, "in round ", round + 1, " only ", left, " of ", drawn.size(),
-             " clients would not drop out, clients.quorum is ", config->clients.quorum,
-             ": another seed, more clients per round, or a lower quorum or dropout");
+    const int64_t quorum = config->clients.quorum, threshold = least_of_masked_sum(config, std::ssize(drawn));
+    EK_CHECK(left >= std::max(quorum, threshold), kConfig, "in round ", round + 1, " only ", left, " of ", drawn.size(),
+             " clients would not drop out, ", quorum < threshold ? "secure_aggregation.threshold" : "clients.quorum",
+             " is ", std::max(quorum, threshold),
+             ": another seed, more clients per round, or a lower quorum, threshold or dropout");
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/plain/json.h"
+#include "fed/config/secure_aggregation.h"
 #include "fed/exchange/message.h"
 #include "fed/store/journal.h"
 #include "methods/protocol.h"
@@ -33,7 +34,6 @@ struct RoundMeasures {
 
  protected:
   void visit_work(auto& field) {
-    field("steps", steps);
     field("tokens", tokens);
     field("targets", targets);
   }
@@ -42,11 +42,13 @@ struct RoundMeasures {
     field("first_loss", first_loss);
     field("last_loss", last_loss);
   }
-  void visit_costs(auto& field) {
+  void visit_traffic(auto& field) {
     field("bytes_up", bytes_up);
     field("bytes_down", bytes_down);
     field("bytes_up_parts", bytes_up_parts);
     field("bytes_down_parts", bytes_down_parts);
+  }
+  void visit_measures(auto& field) {
     field("experts_per_token", experts_per_token);
     field("flops", flops);
     field("metrics", metrics);
@@ -72,11 +74,13 @@ struct SimulatedClient {
 /// One client of a round.
 struct ClientOfRound : RoundMeasures {
   int64_t id = 0;
-  std::optional<std::string> name;                ///< set if the config names the client
-  double budget = 1;                              ///< share of the full model's work, in (0, 1]
-  int64_t top_k = 0, rank = 0, examples = 0;      ///< experts per token, LoRA rank, number of training rows
-  double weight = 0;                              ///< weight in the aggregate, p_c; those of a round sum to 1
-  double seconds = 0;                             ///< wall time of the local training
+  std::optional<std::string> name;            ///< set if the config names the client
+  double budget = 1;                          ///< share of the full model's work, in (0, 1]
+  int64_t top_k = 0, rank = 0, examples = 0;  ///< experts per token, LoRA rank, number of training rows
+  double weight = 0;                          ///< weight in the aggregate, p_c; those of a round sum to 1
+  double seconds = 0;                         ///< wall time of the local training
+  /// True: the client's measures are hidden in the sum of its round; tokens, losses, metrics and FLOPs are not known.
+  bool withheld = false;
   std::optional<SimulatedClient> simulated;       ///< set if clients have machine profiles
   std::optional<train::PrivateReport> privacy{};  ///< set if its training was private for single rows
   /// Name of the client's node, set if the client has a name and took the next node that came (Placement::kArrival).
@@ -91,12 +95,33 @@ struct ClientOfRound : RoundMeasures {
     field("rank", rank);
     field("examples", examples);
     field("weight", weight);
-    visit_work(field);
-    visit_losses(field);
-    visit_costs(field);
+    field("steps", steps);
+    withheld = !field.holds("tokens", !withheld);
+    if (!withheld) visit_work(field);
+    if (!withheld) visit_losses(field);
+    visit_traffic(field);
+    if (!withheld) visit_measures(field);
     field("seconds", seconds);
     field("simulated", simulated);
     field("privacy", privacy);
+  }
+};
+
+/// How the uploads of a round were added up without being read ([secure_aggregation]).
+struct SummedRoundRecord {
+  SecureMode mode = SecureMode::kSums;
+  bool simulated = false;  ///< true: the keys of all masks follow from the seed, so that nothing is hidden
+  int64_t bits = 32;
+  int64_t clients = 0, values = 0;  ///< summands; values of each
+  int64_t beyond_range = 0;         ///< values that were cut to the range, of all clients
+
+  void visit(auto& field) {
+    field("mode", mode);
+    field("simulated", simulated);
+    field("bits", bits);
+    field("clients", clients);
+    field("values", values);
+    field("beyond_range", beyond_range);
   }
 };
 
@@ -196,8 +221,9 @@ struct RoundRecord : RoundMeasures {
   Diagnostics diagnostics;
   std::vector<ClientOfRound> clients;  ///< in id order
   PhaseSeconds seconds;
-  std::optional<std::vector<LostClient>> lost;  ///< in id order; absent if no client was lost
-  std::optional<SimulatedRound> simulated;      ///< set if clients have machine profiles
+  std::optional<std::vector<LostClient>> lost;          ///< in id order; absent if no client was lost
+  std::optional<SimulatedRound> simulated;              ///< set if clients have machine profiles
+  std::optional<SummedRoundRecord> secure_aggregation;  ///< set if the uploads were hidden
 
   void visit(auto& field) {
     field("round", round);
@@ -207,8 +233,10 @@ struct RoundRecord : RoundMeasures {
     field("participants", participants);
     field("lr", lr);
     visit_losses(field);
+    field("steps", steps);
     visit_work(field);
-    visit_costs(field);
+    visit_traffic(field);
+    visit_measures(field);
     // A line has the keys of `experts` exactly if it has "layers". A reader makes the struct, a writer has it.
     if (field.holds("layers", experts.has_value())) (experts ? *experts : experts.emplace()).visit(field);
     field("diagnostics", diagnostics);
@@ -216,6 +244,7 @@ struct RoundRecord : RoundMeasures {
     field("seconds", seconds);
     field("lost", lost);
     field("simulated", simulated);
+    field("secure_aggregation", secure_aggregation);
   }
 };
 

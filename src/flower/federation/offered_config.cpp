@@ -88,6 +88,7 @@ fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options)
   auto config = fed::ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
   EK_CHECK(offer.client < config.clients.count, kData, "the server's offer: client ", offer.client, " of ",
            config.clients.count);
+  fed::check_nodes(config.secure_aggregation);
   config.model.path = options.model;
   if (options.threads > 0) config.threads = options.threads;
   config.clients.parallel = 1;

@@ -52,6 +52,7 @@ fed::Experiment served_experiment(const fed::RunConfig& config, bool evaluate) {
   EK_CHECK(config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
            "[privacy] is simulated and protects no node: in a federation, the operator of a node switches it on (node "
            "--privacy-epsilon)");
+  fed::check_nodes(config->secure_aggregation);
   auto e = fed::make_experiment(config, evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
   fed::warn_of_readers(e.server, "[serve] adapter/ of this run");

@@ -1,0 +1,38 @@
+// The rules of [secure_aggregation] that concern other sections.
+#include "fed/config/experiment_config.h"
+#include "fed/config/sampling.h"
+#include "secure/ring.h"
+
+namespace evenkeel::fed {
+
+void ExperimentConfig::check_secure_aggregation(const config::Table& table) const {
+  const auto& secure = secure_aggregation;
+  if (!secure.hides_uploads()) return;
+  const auto of_secure = table.table("secure_aggregation");
+  const auto mode = concat('"', config::name_of(secure.mode), '"');
+  methods::check_from_sums(method.entry());
+  of_secure.check(privacy.unit == PrivacyUnit::kOff, "mode", mode,
+                  "off, with privacy.unit example, whose clients withhold what is summed");
+  method.make()->check_sums();
+  of_secure.check(
+      aggregation.rule == methods::AggregationRule::kMean, "mode", mode,
+      concat("off, with aggregation.rule ", config::name_of(aggregation.rule), ", which compares single uploads"));
+  of_secure.check(!clients.bound_simulated && clients.update_norm == 0, "mode", mode,
+                  "off, with clients.bound_simulated or clients.update_norm, which measure single uploads");
+  of_secure.check(secure.range > 0 || train.optimizer.name == train::OptimizerName::kAdamW, "range", secure.range,
+                  "above 0, where train.optimizer.name is not adamw, whose steps have a known size");
+  const int64_t drawn = drawn_clients(clients.count, clients.participation);
+  of_secure.check(drawn <= secure::kMostMembers, "mode", mode,
+                  concat("off, with ", drawn, " clients drawn per round; otherwise up to ", secure::kMostMembers));
+  if (secure.mode != SecureMode::kMasks) return;
+  of_secure.check(drawn >= SecureAggregationSection::kFewest, "mode", mode,
+                  concat("off or sums, with ", drawn, " clients drawn per round; masks need ",
+                         SecureAggregationSection::kFewest, " or more"));
+  of_secure.check(
+      secure.threshold == 0 || (secure.threshold_of(drawn) == secure.threshold && secure.threshold <= drawn),
+      "threshold", secure.threshold,
+      concat("0, or ", SecureAggregationSection::least_threshold(drawn), " .. ", drawn,
+             ", more than half of the clients drawn per round"));
+}
+
+}  // namespace evenkeel::fed

@@ -1,0 +1,69 @@
+/// \file  Defines the config section [secure_aggregation]: whether the server sees single uploads or their sum alone.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "base/format/config_table.h"
+
+namespace evenkeel::fed {
+
+/// Selects what the server gets of the uploads of a round.
+enum class SecureMode {
+  kOff,    ///< every upload
+  kSums,   ///< the uploads as integers modulo 2^bits, which it adds: the bits of kMasks, without its protection
+  kMasks,  ///< the same integers behind masks that cancel in their sum
+};
+constexpr auto names(SecureMode) {
+  return std::array{config::EnumName<SecureMode>{"off", SecureMode::kOff},
+                    config::EnumName<SecureMode>{"sums", SecureMode::kSums},
+                    config::EnumName<SecureMode>{"masks", SecureMode::kMasks}};
+}
+
+/// Selects the weight of a client in the sum.
+enum class SumWeights {
+  kExamples,  ///< its share of the training rows of the round's clients
+  kUniform,   ///< equal
+};
+constexpr auto names(SumWeights) {
+  return std::array{config::EnumName<SumWeights>{"examples", SumWeights::kExamples},
+                    config::EnumName<SumWeights>{"uniform", SumWeights::kUniform}};
+}
+
+/// `[secure_aggregation]`.
+struct SecureAggregationSection {
+  /// Fewest clients of a sum that is unmasked: of a sum of two, each of the two knows the other's part.
+  static constexpr int64_t kFewest = 3;
+
+  SecureMode mode = SecureMode::kOff;
+  int64_t bits = 32;
+  double range = 0;
+  int64_t threshold = 0;
+  SumWeights weights = SumWeights::kExamples;
+
+  void visit(auto& field) {
+    field("mode", mode,
+          "what the server gets of uploads: off (each of them), sums (their changes as integers, which it adds) or "
+          "masks (the same integers behind masks that cancel in the sum; the bits are those of sums)");
+    field("bits", bits, "size of these integers: 16, 32 or 64");
+    field("range", range,
+          "largest change of a value in a round; larger ones are cut and counted; 0: the power of two at or above 4 lr "
+          "steps, of the client with most steps");
+    field("threshold", threshold,
+          "masks only: number of clients whose help takes the masks off, and fewest uploads of a round; more than half "
+          "of the round's clients, and 3 or more; 0: the fewest allowed");
+    field("weights", weights, "weight of a client: examples (its share of the training rows) or uniform");
+  }
+  void resolve(const config::Table& table) const;
+
+  bool hides_uploads() const { return mode != SecureMode::kOff; }
+  /// Returns the fewest uploads that a round with so many clients may have.
+  static int64_t least_threshold(int64_t members) { return std::max(kFewest, members / 2 + 1); }
+  int64_t threshold_of(int64_t members) const { return std::max(threshold, least_threshold(members)); }
+};
+
+/// Checks that the section fits clients that are nodes. \throws kConfig: their uploads cannot be hidden yet
+void check_nodes(const SecureAggregationSection& section);
+
+}  // namespace evenkeel::fed

@@ -1,0 +1,37 @@
+/// \file  Masks of a round in which all clients are in this process or its ranks. Every key follows from the seed of
+/// the config, so nothing is hidden from anybody: it is for tests and for studies of what masks cost.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "fed/exchange/summed_terms.h"
+#include "secure/masks.h"
+
+namespace evenkeel::fed {
+
+/// The simulated keys of the clients of one round.
+class SimulatedMasks {
+ public:
+  /// \param roster  ids of all clients that were drawn, by place
+  SimulatedMasks(uint64_t seed, int64_t round, std::vector<int64_t> roster);
+
+  /// Adds all masks of a client to its summand. \throws kInternal for a client that was not drawn
+  void add(int64_t client, const secure::RingVector& summand) const;
+  /// Takes the masks off the sum of the summands of `survivors`.
+  void remove(std::span<const int64_t> survivors, const secure::RingVector& sum) const;
+
+ private:
+  crypto::Secret secret(std::string_view purpose, secure::Place place) const;
+
+  uint64_t seed_;
+  int64_t round_;
+  std::vector<int64_t> roster_;
+  secure::Bytes32 context_{};
+  std::map<secure::Place, secure::Bytes32> publics_{};
+};
+
+/// Returns the key by which a simulated client rounds to 16 bits.
+crypto::Secret rounding_key(uint64_t seed, int64_t round, int64_t client);
+
+}  // namespace evenkeel::fed

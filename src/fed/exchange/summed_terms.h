@@ -1,0 +1,29 @@
+/// \file  Says how a client's upload becomes one summand of the round's sum ([secure_aggregation]). It is part of the
+/// training task, so that all clients of a round use the same scale.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "secure/ring.h"
+
+namespace evenkeel::fed {
+
+/// The terms of one client in one round.
+struct SummedTerms {
+  double weight = 0;              ///< p_c among all clients that were drawn; fixed before the round
+  std::vector<int64_t> roster{};  ///< the ids of these clients; a client's place is its index
+  int64_t bits = 32, exponent = 0;
+  double range = 0;
+
+  secure::RingFormat format() const { return {.bits = bits, .exponent = static_cast<int>(exponent), .range = range}; }
+  void visit(auto& field) {  // base/format/record.h
+    field("weight", weight);
+    field("roster", roster);
+    field("bits", bits);
+    field("exponent", exponent, -1200);
+    field("range", range);
+  }
+};
+
+}  // namespace evenkeel::fed

@@ -1,0 +1,138 @@
+// Server's part of a round whose uploads stay hidden ([secure_aggregation]): the terms of each client, and the sum of
+// the summands that arrived.
+#include "fed/exchange/summed_upload.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/plain/log.h"
+#include "fed/exchange/simulated_masks.h"
+#include "fed/round/server.h"
+#include "fed/round/update_size.h"
+
+namespace evenkeel::fed {
+namespace {
+
+/// Share of cut values above which the range is too small to go unsaid.
+constexpr double kManyBeyond = 1e-6;
+
+/// Returns the power of two at or above 4 lr steps: AdamW moves a value by about lr in a step.
+double usual_range(const Server& server) {
+  int64_t steps = 1;
+  for (const auto& client : server.clients)
+    steps = std::max(steps, train::local_steps(server.config->train, static_cast<int64_t>(client.examples)));
+  return std::exp2(std::ceil(std::log2(4 * server.config->train.optimizer.lr * static_cast<double>(steps))));
+}
+
+SummedRun run_of(const Server& server) {
+  return {.method = *server.method,
+          .entry = server.config->method.entry(),
+          .sites = server.sites,
+          .moe_layers = server.model.moe_layers,
+          .experts = server.model.num_experts};
+}
+
+/// Checks that enough clients are left for a sum that hides each of them.
+void check_threshold(const Server& server, const methods::RoundView& round, size_t drawn) {
+  const auto& secure = server.config->secure_aggregation;
+  if (secure.mode != SecureMode::kMasks) return;
+  const int64_t threshold = secure.threshold_of(static_cast<int64_t>(drawn)), left = std::ssize(round.participants);
+  EK_CHECK(left >= threshold, kData, "round ", round.round + 1, ": ", left, " of ", drawn,
+           " uploads arrived, secure_aggregation.threshold is ", threshold, ": the sum stays masked");
+}
+
+void add_over_processes(const lora::Reduction& others, at::Tensor& part) {
+  auto wide = secure::widened(part).contiguous();
+  others.sum({wide.mutable_data_ptr<int64_t>(), static_cast<size_t>(wide.numel())});
+  part = secure::narrowed(wide, part.scalar_type());
+}
+
+secure::RingVector sum_here(const SummedLayout& layout, const secure::RingFormat& format,
+                            std::span<const methods::ClientUpdate> updates) {
+  const secure::RingVector sum{format.zeros(layout.values()), at::zeros({layout.counts()}, at::kLong)};
+  for (const auto& update : updates) {
+    secure::add_to(sum.values, update.extra(kSummedValues));
+    secure::add_to(sum.counts, update.extra(kSummedCounts));
+  }
+  return sum;
+}
+
+std::vector<int64_t> ids_of(const methods::RoundView& round) {
+  std::vector<int64_t> ids;
+  for (const auto& client : round.participants) ids.push_back(client.id);
+  return ids;
+}
+
+/// Returns the share of the drawn clients' weight that those who are left have.
+double weight_left(const methods::RoundView& drawn, const methods::RoundView& round) {
+  double sum = 0;
+  for (size_t i = 0; i < drawn.participants.size(); ++i)
+    if (std::any_of(round.participants.begin(), round.participants.end(),
+                    [&](const auto& client) { return client.id == drawn.participants[i].id; }))
+      sum += drawn.weights[i];
+  return sum;
+}
+
+void warn_of_cut_values(const SummedReport& report, int64_t round, double range) {
+  const double all = static_cast<double>(report.values) * static_cast<double>(report.clients);
+  if (static_cast<double>(report.beyond) > kManyBeyond * all)
+    log::warning("[train] round ", round + 1, ": ", report.beyond, " of ", report.values * report.clients,
+                 " changes were larger than secure_aggregation.range = ", range, " and were cut to it");
+}
+
+/// Adds the summands of a round, takes the masks off and reads the sum. The result has the same bits on any number of
+/// processes, with masks and without.
+/// \param round  the round without lost clients
+/// \throws kData when fewer clients are left than secure_aggregation.threshold
+SummedRound sum_of_round(const Server& server, const methods::ServerState& state, const methods::RoundView& round,
+                         std::span<const methods::ClientUpdate> updates, const lora::Reduction* others) {
+  const auto drawn = server.draw(state);
+  check_threshold(server, round, drawn.participants.size());
+  const auto& client = round.participants.front();
+  const auto terms = server.summed_terms(drawn, client).value();
+  const auto download = server.method->broadcast(state, client, drawn);
+  const auto layout = summed_layout(run_of(server), {client, expected_upload(server, state, client, download)});
+  auto sum = sum_here(layout, terms.format(), updates);
+  if (others) {
+    add_over_processes(*others, sum.values);
+    add_over_processes(*others, sum.counts);
+  }
+  if (server.config->secure_aggregation.mode == SecureMode::kMasks)
+    SimulatedMasks(server.seed(), round.round, terms.roster).remove(ids_of(round), sum);
+  auto result = read_sum(layout, sum, terms.format(), weight_left(drawn, round), std::ssize(round.participants));
+  for (const auto& [site, factors] : download.adapters)
+    result.totals.before[site] = lora::received(lora::on_the_wire(factors, server.config->train.transport_dtype));
+  warn_of_cut_values(result.report, round.round, terms.range);
+  return result;
+}
+
+}  // namespace
+
+std::optional<SummedTerms> Server::summed_terms(const methods::RoundView& drawn,
+                                                const methods::ClientProfile& client) const {
+  const auto& secure = config->secure_aggregation;
+  const auto ids = ids_of(drawn);
+  const auto place = std::find(ids.begin(), ids.end(), client.id);
+  if (!secure.hides_uploads() || place == ids.end()) return {};
+  const double range = secure.range > 0 ? secure.range : usual_range(*this);
+  const auto format = secure::RingFormat::of(secure.bits, range, std::ssize(ids));
+  return SummedTerms{.weight = drawn.weights[static_cast<size_t>(place - ids.begin())],
+                     .roster = ids,
+                     .bits = format.bits,
+                     .exponent = format.exponent,
+                     .range = format.range};
+}
+
+methods::ServerState Server::aggregate_sum(const methods::ServerState& state, const methods::RoundView& round,
+                                           std::span<const methods::ClientUpdate> updates,
+                                           const lora::Reduction* others, std::optional<SummedReport>* report) const {
+  auto sum = sum_of_round(*this, state, round, updates, others);
+  if (report) *report = std::move(sum.report);
+  const methods::Uploads uploads(updates, share_of(round, updates, others), sum.totals);
+  return method->aggregate(view(state.round), state, round, uploads);
+}
+
+}  // namespace evenkeel::fed

@@ -1,0 +1,60 @@
+/// \file  Defines what all keys, shares and signatures of a masked round are bound to: the run, the round, the attempt,
+/// the scale and the members. Two rounds that differ in anything have keys that have nothing in common.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "secure/masks.h"
+#include "secure/ring.h"
+
+namespace evenkeel::secure {
+
+/// A member of the roster.
+struct Member {
+  int64_t client = 0;         ///< id in the run
+  std::string fingerprint{};  ///< of the key that signs for it
+  double weight = 0;          ///< p_c, fixed before the round
+  bool operator==(const Member& other) const = default;
+};
+
+/// The terms of one attempt at a round. The place of a member is its index in the roster.
+struct RoundContext {
+  std::string run{}, config{};  ///< name of the run; digest of its config
+  int64_t round = 0, attempt = 0;
+  int64_t bits = 32, exponent = 0;
+  double range = 0;
+  int64_t threshold = 0;
+  int64_t values = 0, counts = 0;  ///< lengths of the two parts of an upload
+  std::vector<Member> roster{};
+
+  int members() const { return static_cast<int>(roster.size()); }
+  RingFormat format() const { return {.bits = bits, .exponent = static_cast<int>(exponent), .range = range}; }
+  bool operator==(const RoundContext& other) const = default;
+};
+
+/// Returns the context as JSON without spaces, keys in a fixed order and floating-point numbers in hexadecimal.
+std::string canonical(const RoundContext& context);
+/// Returns SHA-256 of canonical().
+Bytes32 digest_of(const RoundContext& context);
+
+/// Fewest members whose sum is unmasked: of a sum of two, each of the two knows the other's part.
+inline constexpr int64_t kFewestMembers = 3;
+
+/// What the owner of a node agreed to.
+struct NodeRules {
+  std::string run{}, config{};
+  std::string own_key{};          ///< fingerprint of the node's key
+  std::set<std::string> peers{};  ///< fingerprints that may be in a roster; empty: any
+  int64_t min_peers = kFewestMembers;
+};
+
+/// Checks the terms that a server proposes. \return the node's place
+/// \throws kData naming the rule: another run or config; a roster that is too small or too large, names a key twice,
+/// lacks the node's or has one that is no peer; a threshold of half the roster or less, below kFewestMembers or above
+/// the roster; weights outside [0, 1] or that add up to more than 1; a scale with which sums could overflow
+Place check_context(const RoundContext& context, const NodeRules& rules);
+
+}  // namespace evenkeel::secure

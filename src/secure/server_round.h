@@ -1,0 +1,71 @@
+/// \file  The server's half of one attempt at a masked round, without sockets and files. It collects what members send
+/// and ends with the sum of the uploads that arrived, or with an error that says why there is none. Messages may be
+/// taken in any order of members; a server that was killed takes those of its journal again.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "secure/round_context.h"
+#include "secure/round_messages.h"
+#include "secure/shamir.h"
+
+namespace evenkeel::secure {
+
+/// One attempt. Unless stated otherwise, functions \throw kData naming the client whose message is wrong; the state is
+/// then as before.
+class ServerRound {
+ public:
+  explicit ServerRound(RoundContext context);
+  const RoundContext& context() const { return context_; }
+
+  // --- phases 1 and 2: every member of the roster is needed; without one, another attempt has a smaller roster ---
+  void take_keys(const KeysOfMember& keys, const Verify& verify);
+  bool has_all_keys() const { return keys_.size() == context_.roster.size(); }
+  std::vector<KeysOfMember> all_keys() const;
+  void take_shares(const SharesOfMember& shares);
+  bool has_all_shares() const { return shares_.size() == context_.roster.size(); }
+
+  // --- phase 3 ---
+  Inbox inbox_of(Place place) const;
+  /// Adds a masked upload to the sum. \return false if it came after close() or twice; then it is thrown away unread
+  bool take_upload(Place place, const RingVector& masked);
+
+  // --- phase 4 ---
+  /// Ends phase 3. Uploads that arrive later are thrown away. \throws kData when fewer arrived than the threshold
+  const Survivors& close();
+  void take_signature(Place place, const std::string& signature, const Verify& verify);
+  bool has_enough_signatures() const { return std::ssize(signatures_) >= context_.threshold; }
+
+  // --- phase 5 ---
+  UnmaskRequest unmask_request() const { return {.survivors = survivors_.value(), .signatures = signatures_}; }
+  void take_unmask(Place place, UnmaskReply reply);
+  bool has_enough_shares() const { return std::ssize(replies_) >= context_.threshold; }
+  /// Takes the masks off. \return the sum of the survivors' summands
+  /// \throws kData naming the client whose secret cannot be joined from the shares
+  RingVector sum() const;
+
+  /// Places of members whose shares were wrong, as sum() found out.
+  const std::set<Place>& wrong() const { return wrong_; }
+
+ private:
+  int64_t client(Place place) const { return context_.roster.at(static_cast<size_t>(place)).client; }
+  void check_place(Place place) const;
+  Secret joined_secret(Place of, bool is_seed) const;
+
+  RoundContext context_;
+  Bytes32 digest_;
+  std::map<Place, KeysOfMember> keys_{};
+  std::map<Place, SharesOfMember> shares_{};
+  std::set<Place> arrived_{};
+  RingVector total_{};
+  std::optional<Survivors> survivors_{};
+  std::map<Place, std::string> signatures_{};
+  std::map<Place, UnmaskReply> replies_{};
+  mutable std::set<Place> wrong_{};
+};
+
+}  // namespace evenkeel::secure
