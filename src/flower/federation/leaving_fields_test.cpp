@@ -147,7 +147,7 @@ TEST_F(LeavingFields, AreThoseOfTheThreatModel) {
   score("f1");
   score("nll");
   EXPECT_NE(asked(scoring(1)), "") << "a refusal";
-  options_.privacy = {.epsilon = 8, .delta = 1e-3, .clip = 0.1};
+  options_.privacy = {.epsilon = 8, .delta = 1e-3, .clip = 0.1, .lot = 3};
   train("fedit", {});
   options_.privacy = {};
   const testing::TemporaryFolder without_account;
