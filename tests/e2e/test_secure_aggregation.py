@@ -161,6 +161,11 @@ def test_a_killed_run_resumes_to_the_same_bits(runs, tiny_model, tmp_path, mode)
     expect_same_run(out, runs("sums"))
 
 
+def test_a_run_with_masks_says_that_they_are_simulated(runs):
+    said = "masks of uploads are simulated"
+    assert said in (runs("masks") / "log.txt").read_text() and said not in (runs("sums") / "log.txt").read_text()
+
+
 def test_equal_weights(runs):
     for record in rounds(runs("sums", secure_aggregation__weights="uniform")):
         assert [client["weight"] for client in record["clients"]] == pytest.approx([0.25] * 4)

@@ -224,6 +224,8 @@ struct Round {
 }  // namespace
 
 Snapshot before_first_round(const Server& server, Fabric& fabric) {
+  if (server.config->secure_aggregation.mode == SecureMode::kMasks)
+    log::info("[train] masks of uploads are simulated: their keys follow from the seed, which everybody has");
   Snapshot begun;
   begun.state = initial_state(server, fabric, &begun.opening);
   const auto news = server.full_sync(begun.state);
