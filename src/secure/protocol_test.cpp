@@ -341,8 +341,8 @@ TEST(AttackTest, AServerRefusesUploadsOfAnotherSizeAndSharesOfAnotherKind) {
   expect_refusal([&] { round.server.take_unmask(0, reply); }, "another kind for client 7");
 }
 
-TEST(MaskedRoundTest, AHundredRoundsOfFiveMembersHaveTheRightSums) {
-  for (int i = 0; i < 100; ++i) {
+TEST(MaskedRoundTest, AThousandRoundsOfFiveMembersHaveTheRightSums) {
+  for (int i = 0; i < 1000; ++i) {
     MaskedRound round({1, 2, 3, 4, 5}, 3);
     round.train({static_cast<Place>(i % 5)});
     const auto clients = round.surviving_clients();
