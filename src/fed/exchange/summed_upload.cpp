@@ -12,7 +12,7 @@
 namespace evenkeel::fed {
 namespace {
 
-constexpr std::array kFactors{&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core};
+constexpr std::array kSummedFactors{&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core};
 constexpr int kReportScale = 20, kSumScale = 40;
 // Magnitude of one summand in `counts`: a hundred of them stay below 2^62.
 constexpr double kMostCount = 0x1p55;
@@ -113,7 +113,7 @@ int64_t SummedLayout::counts() const {
 SummedLayout summed_layout(const SummedRun& run, const methods::ClientUpdate& upload) {
   SummedLayout layout{.layers = run.moe_layers, .experts = run.experts};
   for (const auto& [site, factors] : upload.payload.adapters)
-    for (const auto factor : kFactors) {
+    for (const auto factor : kSummedFactors) {
       if (!(factors.*factor).defined()) continue;
       auto shape = (factors.*factor).sizes().vec();
       const int64_t size = product(shape);
