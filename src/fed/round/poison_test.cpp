@@ -67,7 +67,7 @@ class PoisonTest : public testing::SmallRun {
       const auto without = play(open, hostile, poison, concat("without-", name, method, count));
       EXPECT_LT(distance(with.last, undisturbed.last), 1.5 * moved) << name << ' ' << method;
       EXPECT_GT(distance(without.last, undisturbed.last), 3 * moved) << name << ' ' << method;
-      EXPECT_NEAR(with.records.back().last_loss, undisturbed.records.back().last_loss, 0.7) << name << ' ' << method;
+      EXPECT_NEAR(*with.records.back().last_loss, *undisturbed.records.back().last_loss, 0.7) << name << ' ' << method;
       for (const auto& record : with.records) {
         ASSERT_TRUE(record.lost && record.lost->size() == hostile.size()) << name << ' ' << method;
         for (const auto& lost : *record.lost) {
