@@ -162,7 +162,7 @@ TEST_F(PoisonTest, RobustRulesEndNearTheUndisturbedRunWithoutTheBound) {
       auto e = of(7, "fedit", concat("aggregation.rule=", rule));
       const auto with = play(e, {3}, poison, concat("rule-", rule, name));
       EXPECT_LT(distance(with.last, undisturbed.last), 4 * moved) << rule << ' ' << name;
-      EXPECT_NEAR(with.records.back().last_loss, undisturbed.records.back().last_loss, 0.7) << rule << ' ' << name;
+      EXPECT_NEAR(*with.records.back().last_loss, *undisturbed.records.back().last_loss, 0.7) << rule << ' ' << name;
       EXPECT_FALSE(with.records.back().lost);
     }
 }
