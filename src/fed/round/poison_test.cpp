@@ -67,7 +67,7 @@ class PoisonTest : public testing::SmallRun {
       const auto without = play(open, hostile, poison, concat("without-", name, method, count));
       EXPECT_LT(distance(with.last, undisturbed.last), 1.5 * moved) << name << ' ' << method;
       EXPECT_GT(distance(without.last, undisturbed.last), 3 * moved) << name << ' ' << method;
-      EXPECT_NEAR(with.records.back().last_loss, undisturbed.records.back().last_loss, 0.7) << name << ' ' << method;
+      EXPECT_NEAR(*with.records.back().last_loss, *undisturbed.records.back().last_loss, 0.7) << name << ' ' << method;
       for (const auto& record : with.records) {
         ASSERT_TRUE(record.lost && record.lost->size() == hostile.size()) << name << ' ' << method;
         for (const auto& lost : *record.lost) {
@@ -162,7 +162,7 @@ TEST_F(PoisonTest, RobustRulesEndNearTheUndisturbedRunWithoutTheBound) {
       auto e = of(7, "fedit", concat("aggregation.rule=", rule));
       const auto with = play(e, {3}, poison, concat("rule-", rule, name));
       EXPECT_LT(distance(with.last, undisturbed.last), 4 * moved) << rule << ' ' << name;
-      EXPECT_NEAR(with.records.back().last_loss, undisturbed.records.back().last_loss, 0.7) << rule << ' ' << name;
+      EXPECT_NEAR(*with.records.back().last_loss, *undisturbed.records.back().last_loss, 0.7) << rule << ' ' << name;
       EXPECT_FALSE(with.records.back().lost);
     }
 }
