@@ -9,6 +9,7 @@
 
 #include "apps/method_flag.h"
 #include "apps/model_options.h"
+#include "base/plain/files.h"
 #include "data/tasks.h"
 #include "fed/config/experiment_config.h"
 #include "scoring/task_evaluation.h"

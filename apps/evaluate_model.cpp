@@ -7,6 +7,7 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "fed/config/arithmetic.h"
+#include "fed/store/model_files.h"
 #include "scoring/answer_journal.h"
 #include "tokenizer/tokenizer.h"
 
