@@ -157,6 +157,7 @@ lora::Payload whole_upload(const fed::Server& server, const Layout& layout, int6
     for (int64_t e = 0; e < layout.experts; ++e) counts_E[e] = static_cast<int64_t>(stream.next_u64() % 1000);
     upload.extras[layer + ".counts"] = counts_E;
     upload.extras[layer + ".tokens"] = at::full({1}, counts_E.sum().item<int64_t>() / 8, at::kInt);
+    upload.extras[layer + ".share"] = counts_E.to(at::kFloat) / 1000;
   }
   upload.extras["rank"] = at::scalar_tensor(layout.rank, at::kInt);
   return upload;
@@ -178,7 +179,8 @@ void write_uploads(const fs::path& folder, const Layout& layout, int64_t clients
 
 bool sends_extra(const std::string& method, const std::string& name) {
   if (method == "hetlora") return name == "rank";
-  return (method == "ub-smoe" || method == "a3smoe") && name != "rank";
+  if (method == "slimmable-moe") return name.ends_with(".share");
+  return (method == "ub-smoe" || method == "a3smoe") && name != "rank" && !name.ends_with(".share");
 }
 
 /// Removes everything from the upload that clients of the method do not send.

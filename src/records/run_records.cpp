@@ -49,9 +49,18 @@ void read_rounds_to_do(RunRecords& run, int64_t rounds) {
   run.stopped_early = run.rounds_to_do < rounds;
 }
 
+/// Reads a round. Its loss may be missing only if all of its clients withhold theirs.
+fed::RoundRecord round_in(const SealedLine& line) {
+  auto round = record::read<fed::RoundRecord>(line.view());
+  for (const auto& client : round.clients)
+    EK_CHECK(round.loss || !client.loss, kCheckpoint, line.place, ": \"loss\" is missing, but client ", client.id,
+             " has one");
+  return round;
+}
+
 void read_lines(RunRecords& run) {
   const auto rounds = fed::read_rounds(run.folder), evaluations = fed::read_evaluations(run.folder);
-  for (const auto& line : rounds.whole().lines) run.rounds.push_back(record::read<fed::RoundRecord>(line.view()));
+  for (const auto& line : rounds.whole().lines) run.rounds.push_back(round_in(line));
   for (const auto& line : evaluations.whole().lines)
     add(run.evaluations, record::read<fed::EvaluationRecord>(line.view()));
 }

@@ -19,6 +19,8 @@ struct Table::Document {
 
 namespace {
 
+constexpr size_t kShownKey = 120;  // bytes of an unknown key in a message
+
 const toml::table* as_table(const void* node) { return static_cast<const toml::table*>(node); }
 
 const toml::node* find(const void* node, std::string_view key) {
@@ -388,8 +390,8 @@ std::string Table::place_of(std::string_view key) const {
 
 void Reader::finish() const {
   for (const auto& key : table_.keys())
-    EK_CHECK(known_.contains(key), kConfig, table_.full_key(key), " is not a known key", table_.place_of(key),
-             "; known: ", join(known_));
+    EK_CHECK(known_.contains(key), kConfig, shown(table_.full_key(key), kShownKey), " is not a known key",
+             table_.place_of(key), "; known: ", join(known_));
 }
 
 void Writer::scalar(std::string_view key, int64_t value, std::string_view help) {
