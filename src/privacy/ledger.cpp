@@ -8,13 +8,14 @@
 #include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/sealed.h"
+#include "crypto/hkdf.h"
 #include "privacy/key_file.h"
 
 namespace evenkeel::privacy {
 namespace {
 
 constexpr const char *kHeadFile = "privacy.head.json", *kKeyFile = "privacy.key", *kPlan = "plan",
-                     *kRelease = "release";
+                     *kRelease = "release", *kKeyDigest = "key_digest";
 
 /// The last line that was known when a line was added.
 struct Head {
@@ -26,6 +27,11 @@ struct Head {
     field("digest", digest);
   }
 };
+
+/// Returns a digest that tells keys apart and reveals nothing of them.
+std::string digest_of(const crypto::Secret& key) {
+  return sha256(crypto::hkdf_expand(key, "evenkeel dp key digest 1").view());
+}
 
 Head head_of(const fs::path& folder) {
   const auto file = folder / kHeadFile;
@@ -69,7 +75,9 @@ std::vector<Release> Ledger::releases(const fs::path& folder) {
 Ledger::Ledger(const fs::path& folder) : folder_(folder) {
   make_folders(folder);
   lock_.emplace(folder);
+  std::string key_digest;
   lines_ = read_lines(folder, [&](const std::string& kind, const JsonView& view) {
+    key_digest = view.at(kKeyDigest).string();
     if (kind == kPlan) plans_.push_back(record::read<Plan>(view));
     if (kind != kRelease) return;
     const auto release = record::read<Release>(view);
@@ -79,6 +87,9 @@ Ledger::Ledger(const fs::path& folder) : folder_(folder) {
   EK_CHECK(lines_ == 0 || path_exists(folder / kKeyFile), kCheckpoint, (folder / kKeyFile).string(),
            " is missing: without it, this ledger cannot go on");
   key_ = key_in(folder / kKeyFile);
+  // Another key would give a repeated release new noise, for which nothing was charged.
+  EK_CHECK(lines_ == 0 || key_digest == digest_of(key_), kCheckpoint, (folder / kKeyFile).string(),
+           " is not the key that this ledger was used with: without it, it cannot go on");
 }
 
 std::optional<Plan> Ledger::plan_of(const std::string& run) const {
@@ -88,7 +99,7 @@ std::optional<Plan> Ledger::plan_of(const std::string& run) const {
 }
 
 void Ledger::append(const char* kind, const OrderedJson& fields) {
-  OrderedJson line{{"kind", kind}, {"time", utc_now()}};
+  OrderedJson line{{"kind", kind}, {"time", utc_now()}, {kKeyDigest, digest_of(key_)}};
   for (const auto& [key, value] : fields.items()) line[key] = value;
   const auto digest = append_chained(folder_ / kFile, line, Flush::kNow);
   write_sealed(folder_ / kHeadFile, record::write(Head{++lines_, digest}));

@@ -68,7 +68,7 @@ class Ledger {
   static constexpr const char* kFile = "privacy.jsonl";
 
   /// Opens the ledger of a folder, or makes a new one with a new key. \throws kCheckpoint when lines were changed or
-  /// removed, or when the key of a used ledger is missing; kConfig when others may read the key; kIo
+  /// removed, or when the key of a used ledger is missing or another; kConfig when others may read the key; kIo
   explicit Ledger(const std::filesystem::path& folder);
 
   /// Returns true if a folder has a ledger.

@@ -122,6 +122,19 @@ TEST(Ledger, WithoutItsKeyDoesNotGoOn) {
   EXPECT_NE(refusal(folder.path()).find("privacy.key is missing"), std::string::npos);
 }
 
+TEST(Ledger, WithOneBitOfItsKeyChangedDoesNotGoOn) {
+  const TemporaryFolder folder;
+  fill(folder.path());
+  const auto file = folder.path() / "privacy.key";
+  auto bytes = read_file(file);
+  bytes[17] ^= 4;
+  std::ofstream(file, std::ios::binary) << bytes;
+  EXPECT_NE(refusal(folder.path()).find("privacy.key is not the key"), std::string::npos);
+  bytes[17] ^= 4;
+  std::ofstream(file, std::ios::binary) << bytes;
+  EXPECT_EQ(refusal(folder.path()), "");
+}
+
 TEST(Ledger, IsUsedByOneProcessAtATime) {
   const TemporaryFolder folder;
   const Ledger ledger(folder.path());
