@@ -1,41 +1,17 @@
 #include "secure/node_store.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 
 #include "base/plain/files.h"
 #include "base/plain/os_error.h"
+#include "base/plain/private_file.h"
 #include "base/plain/sealed.h"
 #include "secure/round_json.h"
 
 namespace evenkeel::secure {
-namespace {
-
-/// Writes over `file` and flushes it. \param flags  of open(2), beside those for writing
-void write_private(const fs::path& file, std::string_view bytes, int flags) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-  EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be written: ", os_error_text(errno));
-  bool good = true;
-  while (good && !bytes.empty()) {
-    const auto written = ::write(descriptor, bytes.data(), bytes.size());
-    good = written > 0 || errno == EINTR;
-    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  good = good && ::fsync(descriptor) == 0;
-  const int error = errno;
-  ::close(descriptor);
-  EK_CHECK(good, kIo, file.string(), " cannot be written: ", os_error_text(error));
-}
-
-void overwrite(const fs::path& file) {
-  if (is_file(file)) write_private(file, std::string(evenkeel::file_size(file), '\0'), 0);
-}
-
-}  // namespace
 
 NodeStore::NodeStore(fs::path folder) : folder_(std::move(folder)) {
   make_folders(folder_);
@@ -48,12 +24,13 @@ fs::path NodeStore::list_file() const { return folder_ / "summed.jsonl"; }
 
 void NodeStore::save(const NodeAttempt& attempt) const {
   const auto next = folder_ / "attempt.next";
-  overwrite(next);
+  overwrite_private_file(next);
   remove_path(next);
   std::string text = sealed(to_json(attempt)) + "\n";
-  write_private(next, text, O_CREAT | O_EXCL);
+  const bool made = write_new_private_file(next, text);
   crypto::wipe(text);
-  overwrite(attempt_file());  // it holds secrets too; `next` is on disk by now
+  EK_CHECK(made, kIo, next.string(), " was made by another process");
+  overwrite_private_file(attempt_file());  // it holds secrets too; `next` is on disk by now
   EK_CHECK(::rename(next.c_str(), attempt_file().c_str()) == 0, kIo, attempt_file().string(),
            " cannot be replaced: ", os_error_text(errno));
   flush_files(std::array{attempt_file()});
@@ -75,7 +52,7 @@ std::optional<NodeAttempt> NodeStore::load() const {
 
 void NodeStore::wipe() const {
   for (const auto& file : {folder_ / "attempt.next", attempt_file()}) {
-    overwrite(file);
+    overwrite_private_file(file);
     remove_path(file);
   }
 }

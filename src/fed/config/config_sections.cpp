@@ -95,8 +95,8 @@ const methods::MethodEntry& named_method(std::string_view name, const config::Ta
 
 /// Returns the registry entry of the method with a table under `key`. \throws kConfig
 const methods::MethodEntry& method_of_table(std::string_view key, const config::Table& table) {
-  EK_CHECK(contains(method_names(), key), kConfig, shown(table.full_key(key), 120), " is not a known key", table.place_of(key),
-           "; known: name, gate_norm, and of methods: ", join(method_names()));
+  EK_CHECK(contains(method_names(), key), kConfig, shown(table.full_key(key), 120), " is not a known key",
+           table.place_of(key), "; known: name, gate_norm, and of methods: ", join(method_names()));
   return methods::find_method(key);
 }
 

@@ -1,6 +1,5 @@
 #include "flower/format/keys.h"
 
-#include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
@@ -10,18 +9,15 @@
 #include <openssl/param_build.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <set>
 
 #include "base/plain/base64.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/key_fingerprint.h"
-#include "base/plain/os_error.h"
+#include "base/plain/private_file.h"
 #include "base/plain/text.h"
 #include "flower/format/openssh_private.h"
 
@@ -237,23 +233,13 @@ Key Key::make() {
 
 Key Key::load(const fs::path& file) {
   const std::string text = read_file(file, kLongestPem);
-  struct stat status {};
-  EK_CHECK(::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) == 0, kConfig, file.string(),
-           " may be read by others; run: chmod 600 ", file.string());
+  require_private_file(file);
   return Key(is_openssh_private(text) ? key_of_openssh(text, file.string()) : key_of_pkcs8(text, file.string()));
 }
 
 void Key::save(const fs::path& file, KeyFormat format, std::string_view comment) const {
   const std::string text = format == KeyFormat::kOpenssh ? openssh_text(raw(key_), comment) : pkcs8_text(raw(key_));
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  EK_CHECK(descriptor >= 0 || errno != EEXIST, kIo, file.string(), " is there already; a key is never written over");
-  EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be made: ", os_error_text(errno));
-  const bool written =
-      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(descriptor) == 0;
-  const int error = errno;
-  ::close(descriptor);
-  if (!written) ::unlink(file.c_str());
-  EK_CHECK(written, kIo, file.string(), " cannot be written: ", os_error_text(error));
+  EK_CHECK(write_new_private_file(file, text), kIo, file.string(), " is there already; a key is never written over");
 }
 
 PublicKey Key::public_key() const {
