@@ -216,6 +216,24 @@ def test_an_upload_that_comes_after_its_masks_were_recovered_is_thrown_away(tiny
     assert not [event for event in events if event["kind"] == "reply" and (event["client"], event["round"]) == (lost, 1)]
 
 
+def test_a_round_with_too_few_uploads_is_given_up_and_goes_on_when_the_node_is_back(local, tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, clients__deadline=5)
+        wait_until(lambda: run.journal().get("shares") or run.server.poll() is not None, run.log)
+        run.nodes[2].send_signal(signal.SIGKILL)
+        run.nodes[2].wait()
+        assert wait_for(run.server, run.log) == 1, run.log.read_text()
+        said = run.log.read_text()
+        assert said.count("begins again") == 2
+        assert "2 clients are left to mask their uploads, secure_aggregation.threshold is 3" in said.splitlines()[-1]
+        (stop,) = [event for event in lines(run.out / "federation/audit.jsonl") if event["kind"] == "stop"]
+        assert "secure_aggregation.threshold is 3" in stop["outcome"]
+        run.nodes[2] = run.node(run.keys[2])
+        run.resume()
+        run.finish()
+    assert (run.out / ADAPTER).read_bytes() == (local / ADAPTER).read_bytes()
+
+
 def test_serve_says_what_cannot_be_masked_before_a_node_may_join(tiny_model, tmp_path):
     keygen(tmp_path, NODES)
     serve = ["serve", CONFIG, "--out", tmp_path / "run", "--listen", f"127.0.0.1:{free_port()}", "--allow", tmp_path / "keys.txt",
