@@ -269,4 +269,4 @@ def test_bad_options_of_masks_are_one_line(tiny_model, tmp_path):
     node = node_arguments(key, tiny_model, f"127.0.0.1:{free_port()}")
     one_line(evenkeel(*node, "--peers", tmp_path / "none.pem"), "none.pem")
     one_line(evenkeel(*node, "--peers", tmp_path / "empty.pem"), "empty.pem")
-    one_line(evenkeel(*node, "--min-peers", 2), "--min-peers is 2", "3 to 100")
+    one_line(evenkeel(*node, "--min-peers", 2), "--min-peers is 2, allowed: 3 or more, up to 100")
