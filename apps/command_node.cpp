@@ -16,10 +16,12 @@
 #include "base/system/interrupt.h"
 #include "base/system/service.h"
 #include "data/row_files.h"
+#include "flower/federation/identities.h"
 #include "flower/federation/node.h"
 #include "flower/federation/offered_config.h"
 #include "flower/federation/resident_node.h"
 #include "flower/http/certificates.h"
+#include "secure/ring.h"
 #include "tokenizer/tokenizer.h"
 
 namespace evenkeel::apps {
@@ -34,6 +36,7 @@ struct NodeFlags {
   bool insecure = false, once = false;
   flower::OwnerLimits limits;
   flower::NodePrivacyOptions privacy;
+  flower::MaskingOptions masking;
 };
 
 std::optional<double> budget_of(const std::string& text) {
@@ -85,6 +88,7 @@ struct KeptFolders {
 void check_brought(const NodeFlags& flags) {
   if (!flags.key.empty()) check_file(flags.key);
   if (!flags.key.empty()) check_replaced_file("--key", concat(flags.key, ".node"));  // the node's own state
+  if (!flags.masking.peers.empty()) flower::read_peers(flags.masking.peers);
   if (!flags.ca.empty()) check_file(flags.ca);
   if (!flags.ca.empty()) flower::check_authority(flags.ca);
   for (const auto& path : flags.data) check_rows(path, "--data");
@@ -119,6 +123,7 @@ flower::NodeClientOptions client_of(const NodeFlags& flags) {
           .adapters = kept.adapters,
           .agreed = flags.agreed,
           .privacy = flags.privacy,
+          .masking = {.key = flags.key, .peers = flags.masking.peers, .min_peers = flags.masking.min_peers},
           .limits = flags.limits,
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
@@ -132,6 +137,7 @@ void run_node_command(const NodeFlags& flags) {
   limits::check_integer("--min-test-rows", flags.limits.min_test_rows, 1, limits::kRows);
   limits::check_integer("--min-train-rows", flags.limits.min_train_rows, 1, limits::kRows);
   limits::check_integer("--most-steps", flags.limits.most_steps, 1, limits::kSteps);
+  limits::check_integer("--min-peers", flags.masking.min_peers, flower::MaskingOptions::kFewest, secure::kMostMembers);
   if (!flags.device.empty()) find_device(flags.device, "--device");  // said before a server is asked
   EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
            "a node has either --key, to join a server, or --socket, for Flower's ClientApps");
@@ -177,6 +183,19 @@ void add_privacy(CLI::App& command, flower::NodePrivacyOptions& privacy) {
                      "a run within the budget)");
 }
 
+/// Adds the flags by which a node's owner says whom its uploads are masked with.
+void add_masking(CLI::App& command, flower::MaskingOptions& masking) {
+  command.add_option("--peers", masking.peers,
+                     "public keys of the other nodes, in PEM or as serve --allow has them: runs without masks "
+                     "(secure_aggregation), or whose rounds have other nodes, are refused");
+  command
+      .add_option(
+          "--min-peers", masking.min_peers,
+          "smallest number of nodes, this one included, whose uploads a masked sum is of; above 3: runs without "
+          "masks are refused")
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_node_command(CLI::App& program) {
@@ -210,6 +229,7 @@ void add_node_command(CLI::App& program) {
                       "a config: a run that trains otherwise, or whose scores show other things, is refused");
   add_limits(*command, flags->limits);
   add_privacy(*command, flags->privacy);
+  add_masking(*command, flags->masking);
   flags->method.add_to(*command, "where the server's run uses it; a server sends no code");
   command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
   command->add_option("--adapters", flags->adapters,

@@ -18,8 +18,9 @@ void SecureAggregationSection::resolve(const config::Table& table) const {
 }
 
 void check_nodes(const SecureAggregationSection& section) {
-  EK_CHECK(!section.hides_uploads(), kConfig, "secure_aggregation.mode is \"", config::name_of(section.mode),
-           "\", allowed: off, where the clients are nodes: only evenkeel train computes with hidden uploads");
+  EK_CHECK(section.mode != SecureMode::kSums, kConfig,
+           "secure_aggregation.mode is \"sums\", allowed: off or masks, "
+           "where the clients are nodes: without masks their server would see each upload");
 }
 
 }  // namespace evenkeel::fed

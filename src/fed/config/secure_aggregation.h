@@ -63,7 +63,7 @@ struct SecureAggregationSection {
   int64_t threshold_of(int64_t members) const { return std::max(threshold, least_threshold(members)); }
 };
 
-/// Checks that the section fits clients that are nodes. \throws kConfig: their uploads cannot be hidden yet
+/// Checks that the section fits clients that are nodes. \throws kConfig for sums, which show the server each upload
 void check_nodes(const SecureAggregationSection& section);
 
 }  // namespace evenkeel::fed

@@ -101,9 +101,12 @@ lora::Payload Client::summed(const Task& task, const SummedTerms& terms, const l
                       .moe_layers = spec.moe_layers,
                       .experts = spec.num_experts};
   const methods::ClientUpdate own{task.client, trained.upload, trained.steps};
-  const auto summand = summand_of(run, {own, received.adapters, trained}, terms,
-                                  rounding_key(context_.seed(), task.round, task.client.id));
-  if (context_.config->secure_aggregation.mode == SecureMode::kMasks)
+  const auto& masks = context_.masks;
+  const auto rounding = masks ? masks->rounding_key(task) : rounding_key(context_.seed(), task.round, task.client.id);
+  const auto summand = summand_of(run, {own, received.adapters, trained}, terms, rounding);
+  if (masks)
+    masks->add(task, summand);
+  else if (context_.config->secure_aggregation.mode == SecureMode::kMasks)
     SimulatedMasks(context_.seed(), task.round, terms.roster).add(task.client.id, summand);
   return {.extras = {{kSummedValues, summand.values}, {kSummedCounts, summand.counts}}};
 }

@@ -12,6 +12,7 @@
 #include "fed/exchange/example_privacy.h"
 #include "fed/exchange/message.h"
 #include "fed/exchange/test_rows.h"
+#include "fed/exchange/upload_masks.h"
 #include "models/causal_lm.h"
 #include "scoring/answer_journal.h"
 #include "scoring/bert_score.h"
@@ -63,6 +64,8 @@ struct ClientContext {
   std::unique_ptr<TestRowsCache> prepared = std::make_unique<TestRowsCache>();
   /// Makes training private for single rows; null: it is not. Clients then give no sums of gradients.
   std::shared_ptr<ExamplePrivacy> privacy{};
+  /// Masks summands with keys of this client; null: masks are simulated.
+  std::shared_ptr<UploadMasks> masks{};
   std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 
   uint64_t seed() const { return static_cast<uint64_t>(config->seed); }

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "fed/exchange/message.h"
+#include "methods/uploads.h"
+#include "secure/masks.h"
 
 namespace evenkeel::fed {
 
@@ -52,8 +54,16 @@ struct Exchange {
   /// Reports a client that will not reply any more. If empty, the loss of a client is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
   std::optional<TrainingRound> training{};  ///< set when the tasks are training tasks
+  /// Discards the round's uploads that have arrived: all its clients are asked again. Set with `training`.
+  std::function<void()> discard{};
   /// True: on_reply encodes uploads itself, so a reply may have a deferred one (fed/exchange/upload.h).
   bool encodes = false;
+};
+
+/// The sum of a round whose clients mask their uploads with keys of their own.
+struct UnmaskedSum {
+  std::vector<int64_t> roster;  ///< ids of the clients that agreed on masks; their weights add up to 1
+  secure::RingVector sum;       ///< of the summands of the round's clients
 };
 
 /// Interface of a transport. Threads: callers make one call at a time, from any thread. An implementation may use
@@ -87,6 +97,15 @@ class Fabric {
   /// arrived, when some uploads stayed in the process that made them (RemoteUpload). Each process with such uploads
   /// aggregates at the same time as the server. It is never called on fabrics whose replies always contain the upload.
   virtual const lora::Reduction& sums(const methods::RoundView& round);
+
+  /// Takes the masks off the sum of a round, where the clients have keys of their own.
+  /// \param round    the round without lost clients \param updates  their masked uploads
+  /// \return nothing: the clients of this fabric have no such keys
+  /// \throws kData when too few clients help
+  virtual std::optional<UnmaskedSum> unmasked(const methods::RoundView& /*round*/,
+                                              std::span<const methods::ClientUpdate> /*updates*/) {
+    return {};
+  }
 
   /// Notes that a client's reply has arrived but is not part of the round.
   /// \param why  the reason \param moved  norm of its update

@@ -223,6 +223,17 @@ void check_withheld(const methods::MethodEntry& method, const train::LocalReport
   EK_CHECK(bare, kData, source, " withholds its report, and brings more of it than its steps");
 }
 
+/// Checks that a report has no measure of the client's rows.
+void check_open(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
+                const std::string& source) {
+  const int64_t steps = train::local_steps(server.config->train, static_cast<int64_t>(client.examples));
+  EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
+  const bool bare = report.tokens == 0 && report.targets == 0 && report.loss_sum == 0 && report.first_loss == 0 &&
+                    report.last_loss == 0 && report.counts.empty() && report.metrics.empty() && !report.privacy;
+  EK_CHECK(bare, kData, source, " has measures of the client's own rows beside a hidden upload");
+  check_measures(report, server.config->method.entry(), source);
+}
+
 /// Checks that a report is possible for the client's agreed number of rows.
 void check_report(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
                   const std::string& source) {
@@ -262,6 +273,18 @@ void check_names(const Map& sent, const Map& expected, const std::string& source
   for (const auto& [name, value] : sent)
     EK_CHECK(expected.contains(name), kData, source, ": ", shown(name), " was not to be sent");
   for (const auto& [name, value] : expected) EK_CHECK(sent.contains(name), kData, source, ": ", name, " is missing");
+}
+
+/// Checks that an upload is a summand of these parts.
+void check_summand(const lora::Payload& sent, const lora::Payload& expected, const std::string& source) {
+  EK_CHECK(sent.base_delta.empty() && sent.adapters.empty(), kData, source, " brings factors beside a hidden upload");
+  check_names(sent.extras, expected.extras, source);
+  for (const auto& [name, tensor] : sent.extras) {
+    const auto& part = expected.extras.at(name);
+    EK_CHECK(tensor.scalar_type() == part.scalar_type() && tensor.sizes() == part.sizes(), kData, source, ": ", name,
+             " is ", c10::toString(tensor.scalar_type()), " [", join(tensor.sizes().vec()), "], expected ",
+             c10::toString(part.scalar_type()), " [", join(part.sizes().vec()), "]");
+  }
 }
 
 }  // namespace
@@ -316,6 +339,23 @@ double check_training_reply(const Server& server, const methods::ServerState& st
   check_same_counts(sent.extras, report_of<train::LocalReport>(reply).counts, source);
   check_parts(*payload, lora::payload_parts(expected, server.config->train.transport_dtype, server.sites), source);
   return update_norm(server, state, client, sent);
+}
+
+void check_summed_reply(const Server& server, const methods::ServerState& state, const methods::ClientProfile& client,
+                        const Reply& reply) {
+  const auto source = concat("the reply of ", server.config->clients.who(client.id));
+  check_open(server, client, report_of<train::LocalReport>(reply), source);
+  const auto* payload = encoded_payload(reply.upload);
+  EK_CHECK(payload, kData, source, " brings no upload");
+  const auto layout = server.summed_layout(state, client);
+  const secure::RingFormat format{.bits = server.config->secure_aggregation.bits};
+  const auto part = [](int64_t count, at::ScalarType type) {
+    return at::empty({count}, at::TensorOptions(type).device(at::kMeta));
+  };
+  const lora::Payload expected{.extras = {{kSummedValues, part(layout.values(), format.type())},
+                                          {kSummedCounts, part(layout.counts(), at::kLong)}}};
+  check_summand(lora::decode(payload->bytes, source), expected, source);
+  check_parts(*payload, lora::payload_parts(expected, lora::TransportDtype::kAsTheyAre, server.sites), source);
 }
 
 }  // namespace evenkeel::fed

@@ -44,4 +44,9 @@ void check_upload(const lora::Payload& sent, const lora::Payload& expected, std:
 double check_training_reply(const Server& server, const methods::ServerState& state,
                             const methods::ClientProfile& client, const Reply& reply);
 
+/// Checks the reply to a training task whose upload is hidden: the parts of a summand, and a report that has no measure
+/// of the client's rows. \throws kData, kCheckpoint when the reply is not valid
+void check_summed_reply(const Server& server, const methods::ServerState& state, const methods::ClientProfile& client,
+                        const Reply& reply);
+
 }  // namespace evenkeel::fed

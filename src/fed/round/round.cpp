@@ -103,24 +103,38 @@ struct Round {
       else
         missing.push_back(client);
     for (const auto& client : missing) awaited.insert(client.id);
-    fabric.exchange(missing,
-                    {.task_of =
-                         [&](const methods::ClientProfile& client) {
-                           return in_context(context(client.id), [&] { return task_of(client); });
-                         },
-                     .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
-                     .on_progress = [&](const ClientProgress& done) { progress.step(done); },
-                     .full_sync = [&] { return server.full_sync(now.state); },
-                     .check =
-                         [&](const methods::ClientProfile& client, const Reply& reply) {
-                           return moved[client.id] = check_training_reply(server, now.state, client, reply);
-                         },
-                     .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
-                     .training = TrainingRound{now.state, view},
-                     .encodes = true});
+    fabric.exchange(
+        missing,
+        {.task_of =
+             [&](const methods::ClientProfile& client) {
+               return in_context(context(client.id), [&] { return task_of(client); });
+             },
+         .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
+         .on_progress = [&](const ClientProgress& done) { progress.step(done); },
+         .full_sync = [&] { return server.full_sync(now.state); },
+         .check = [&](const methods::ClientProfile& client, const Reply& reply) { return check(client, reply); },
+         .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
+         .training = TrainingRound{now.state, view},
+         .discard = [&] { discard(); },
+         .encodes = true});
     leave_out(lost);
     if (clock.runs()) leave_out_late();
     leave_out_large(fabric);
+  }
+
+  /// Checks a reply of a node. \return the norm of its update; nothing where it is hidden
+  std::optional<double> check(const methods::ClientProfile& client, const Reply& reply) {
+    if (!server.hides_uploads()) return moved[client.id] = check_training_reply(server, now.state, client, reply);
+    check_summed_reply(server, now.state, client, reply);
+    return std::nullopt;
+  }
+
+  /// Discards the uploads that have arrived.
+  void discard() {
+    for (const auto& client : view.participants) {
+      journal.discard(client.id);
+      awaited.insert(client.id);
+    }
   }
 
   void leave_out_late() {
@@ -186,7 +200,9 @@ struct Round {
     return timed(seconds.aggregate, [&] {
       release_mapped_pages();  // of the base: all clients' uploads are mapped now
       trim_heap(now.state);
-      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view), &report);
+      const auto unmasked = server.hides_uploads() ? fabric.unmasked(view, updates) : std::nullopt;
+      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view), &report,
+                              unmasked ? &*unmasked : nullptr);
     });
   }
 
@@ -224,7 +240,7 @@ struct Round {
 }  // namespace
 
 Snapshot before_first_round(const Server& server, Fabric& fabric) {
-  if (server.config->secure_aggregation.mode == SecureMode::kMasks)
+  if (server.config->secure_aggregation.mode == SecureMode::kMasks && !server.clients_are_nodes())
     log::info("[train] masks of uploads are simulated: their keys follow from the seed, which everybody has");
   Snapshot begun;
   begun.state = initial_state(server, fabric, &begun.opening);

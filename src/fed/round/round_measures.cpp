@@ -207,12 +207,13 @@ void add_report(RoundRecord& all, const Server& server, const methods::RoundView
   all.experts =
       expert_use(server.model.moe_layers, [&](const std::string& layer) { return report.utilization.at(layer); });
   const auto& secure = server.config->secure_aggregation;
-  all.secure_aggregation = SummedRoundRecord{.mode = secure.mode,
-                                             .simulated = secure.mode == SecureMode::kMasks,
-                                             .bits = secure.bits,
-                                             .clients = report.clients,
-                                             .values = report.values,
-                                             .beyond_range = report.beyond};
+  all.secure_aggregation =
+      SummedRoundRecord{.mode = secure.mode,
+                        .simulated = secure.mode == SecureMode::kMasks && !server.clients_are_nodes(),
+                        .bits = secure.bits,
+                        .clients = report.clients,
+                        .values = report.values,
+                        .beyond_range = report.beyond};
 }
 
 }  // namespace

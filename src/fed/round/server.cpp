@@ -137,8 +137,8 @@ methods::ServerState Server::aggregate_uploads(const methods::ServerState& state
 
 methods::ServerState Server::aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                        std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                                       std::optional<SummedReport>* report) const {
-  auto next = hides_uploads() ? aggregate_sum(state, round, updates, others, report)
+                                       std::optional<SummedReport>* report, const UnmaskedSum* unmasked) const {
+  auto next = hides_uploads() ? aggregate_sum(state, round, updates, others, report, unmasked)
                               : aggregate_uploads(state, round, updates, others);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);

@@ -19,6 +19,7 @@
 #include "fed/exchange/summed_upload.h"
 #include "fed/exchange/unexportable_routing.h"
 #include "fed/round/broadcasts.h"
+#include "secure/round_context.h"
 
 namespace evenkeel::fed {
 
@@ -89,19 +90,25 @@ struct Server {
   /// Returns how the client's upload becomes a summand; nothing where uploads are not hidden and for a client that is
   /// not drawn. \param drawn  the round with all clients that were drawn
   std::optional<SummedTerms> summed_terms(const methods::RoundView& drawn, const methods::ClientProfile& client) const;
+  /// Returns what a summand holds. \param client  one that is drawn: all have the same
+  SummedLayout summed_layout(const methods::ServerState& state, const methods::ClientProfile& client) const;
+  /// Returns the terms of a round that clients mask with keys of their own, without run, config, attempt and keys.
+  /// \param roster  the clients that agree on masks, with their weights
+  secure::RoundContext masked_terms(const methods::ServerState& state, const methods::RoundView& roster) const;
   /// Makes the update with the last round's change of the base, for clients that are not drawn in the next round. Its
   /// payload is empty if there was no change.
   StateUpdate change_update(const methods::ServerState& state) const;
   /// Aggregates uploads into the state after the round.
   /// \param updates  uploads of all participants in their order; with `others`, the uploads that this process holds
   /// \param others   reduction over the processes that aggregate the rest of the same round; null: there are none
+  /// \param unmasked  the sum of uploads that clients masked with keys of their own; null: there is none
   /// \param report   set to the reports of all clients where uploads are hidden (fed/exchange/summed_upload.h)
   /// \throws kNumeric when a factor of the new state is not finite; kData when fewer
   /// clients are left than secure_aggregation.threshold
   methods::ServerState aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                  std::span<const methods::ClientUpdate> updates,
-                                 const lora::Reduction* others = nullptr,
-                                 std::optional<SummedReport>* report = nullptr) const;
+                                 const lora::Reduction* others = nullptr, std::optional<SummedReport>* report = nullptr,
+                                 const UnmaskedSum* unmasked = nullptr) const;
 
   /// Makes the profile of the client that scores `point`: the evaluation client, which has no training rows and never
   /// trains (kEvaluator), or for own rows the client that has them.
@@ -129,7 +136,7 @@ struct Server {
                                          const lora::Reduction* others) const;
   methods::ServerState aggregate_sum(const methods::ServerState& state, const methods::RoundView& round,
                                      std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                                     std::optional<SummedReport>* report) const;
+                                     std::optional<SummedReport>* report, const UnmaskedSum* unmasked) const;
 };
 
 /// Makes the profile of every client: its budget, experts per token K, LoRA rank and number of training rows.

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/plain/log.h"
+#include "fed/config/sampling.h"
 #include "fed/exchange/simulated_masks.h"
 #include "fed/round/server.h"
 #include "fed/round/update_size.h"
@@ -83,18 +84,18 @@ void warn_of_cut_values(const SummedReport& report, int64_t round, double range)
                  " changes were larger than secure_aggregation.range = ", range, " and were cut to it");
 }
 
-/// Adds the summands of a round, takes the masks off and reads the sum. The result has the same bits on any number of
-/// processes, with masks and without.
-/// \param round  the round without lost clients
-/// \throws kData when fewer clients are left than secure_aggregation.threshold
-SummedRound sum_of_round(const Server& server, const methods::ServerState& state, const methods::RoundView& round,
-                         std::span<const methods::ClientUpdate> updates, const lora::Reduction* others) {
-  const auto drawn = server.draw(state);
-  check_threshold(server, round, drawn.participants.size());
-  const auto& client = round.participants.front();
-  const auto terms = server.summed_terms(drawn, client).value();
-  const auto download = server.method->broadcast(state, client, drawn);
-  const auto layout = summed_layout(run_of(server), {client, expected_upload(server, state, client, download)});
+/// Returns the round with the clients of the roster alone.
+methods::RoundView drawn_in(methods::RoundView drawn, const std::vector<int64_t>& roster) {
+  std::vector<int64_t> others;
+  for (const int64_t id : ids_of(drawn))
+    if (std::find(roster.begin(), roster.end(), id) == roster.end()) others.push_back(id);
+  return others.empty() ? drawn : without(std::move(drawn), others);
+}
+
+/// Adds the summands that are here and on other processes, and takes simulated masks off.
+secure::RingVector simulated_sum(const Server& server, const SummedLayout& layout, const SummedTerms& terms,
+                                 const methods::RoundView& round, std::span<const methods::ClientUpdate> updates,
+                                 const lora::Reduction* others) {
   auto sum = sum_here(layout, terms.format(), updates);
   if (others) {
     add_over_processes(*others, sum.values);
@@ -102,6 +103,24 @@ SummedRound sum_of_round(const Server& server, const methods::ServerState& state
   }
   if (server.config->secure_aggregation.mode == SecureMode::kMasks)
     SimulatedMasks(server.seed(), round.round, terms.roster).remove(ids_of(round), sum);
+  return sum;
+}
+
+/// Adds the summands of a round, takes the masks off and reads the sum. The result has the same bits on any number of
+/// processes, with masks and without.
+/// \param round  the round without lost clients
+/// \throws kData when fewer clients are left than secure_aggregation.threshold
+SummedRound sum_of_round(const Server& server, const methods::ServerState& state, const methods::RoundView& round,
+                         std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
+                         const UnmaskedSum* unmasked) {
+  auto drawn = server.draw(state);
+  if (unmasked) drawn = drawn_in(std::move(drawn), unmasked->roster);
+  check_threshold(server, round, drawn.participants.size());
+  const auto& client = round.participants.front();
+  const auto terms = server.summed_terms(drawn, client).value();
+  const auto download = server.method->broadcast(state, client, drawn);
+  const auto layout = summed_layout(run_of(server), {client, expected_upload(server, state, client, download)});
+  const auto sum = unmasked ? unmasked->sum : simulated_sum(server, layout, terms, round, updates, others);
   auto result = read_sum(layout, sum, terms.format(), weight_left(drawn, round), std::ssize(round.participants));
   for (const auto& [site, factors] : download.adapters)
     result.totals.before[site] = lora::received(lora::on_the_wire(factors, server.config->train.transport_dtype));
@@ -126,10 +145,32 @@ std::optional<SummedTerms> Server::summed_terms(const methods::RoundView& drawn,
                      .range = format.range};
 }
 
+SummedLayout Server::summed_layout(const methods::ServerState& state, const methods::ClientProfile& client) const {
+  const auto download = method->broadcast(state, client, {.round = state.round});
+  return fed::summed_layout(run_of(*this), {client, expected_upload(*this, state, client, download)});
+}
+
+secure::RoundContext Server::masked_terms(const methods::ServerState& state, const methods::RoundView& roster) const {
+  const auto& client = roster.participants.front();
+  const auto terms = summed_terms(roster, client).value();
+  const auto layout = summed_layout(state, client);
+  secure::RoundContext context{.round = roster.round,
+                               .bits = terms.bits,
+                               .exponent = terms.exponent,
+                               .range = terms.range,
+                               .threshold = config->secure_aggregation.threshold_of(std::ssize(terms.roster)),
+                               .values = layout.values(),
+                               .counts = layout.counts()};
+  for (size_t place = 0; place < terms.roster.size(); ++place)
+    context.roster.push_back({.client = terms.roster[place], .weight = roster.weights[place]});
+  return context;
+}
+
 methods::ServerState Server::aggregate_sum(const methods::ServerState& state, const methods::RoundView& round,
                                            std::span<const methods::ClientUpdate> updates,
-                                           const lora::Reduction* others, std::optional<SummedReport>* report) const {
-  auto sum = sum_of_round(*this, state, round, updates, others);
+                                           const lora::Reduction* others, std::optional<SummedReport>* report,
+                                           const UnmaskedSum* unmasked) const {
+  auto sum = sum_of_round(*this, state, round, updates, others, unmasked);
   if (report) *report = std::move(sum.report);
   const methods::Uploads uploads(updates, share_of(round, updates, others), sum.totals);
   return method->aggregate(view(state.round), state, round, uploads);

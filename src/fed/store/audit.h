@@ -40,6 +40,7 @@ enum class AuditKind {
   kRevoked,   ///< a key may no longer join
   kChanged,   ///< a key of the config has another value than before; the outcome has both
   kBound,     ///< a bound was hit, for example of the norm of an update; the outcome says what was done
+  kMasked,    ///< a masked round: attempt, members and threshold, and what became of it
   kOver,      ///< the run is over for this node
   kTorn,      ///< marks a line that a killed process left incomplete (base/plain/chained_lines.h)
 };
@@ -51,7 +52,7 @@ constexpr auto names(AuditKind) {
       Name{"join", kJoin},       Name{"again", kAgain},       Name{"refused", kRefused}, Name{"task", kTask},
       Name{"reply", kReply},     Name{"lost", kLost},         Name{"outcome", kOutcome}, Name{"round", kRound},
       Name{"adapter", kAdapter}, Name{"admitted", kAdmitted}, Name{"revoked", kRevoked}, Name{"changed", kChanged},
-      Name{"bound", kBound},     Name{"over", kOver},         Name{"torn", kTorn}};
+      Name{"bound", kBound},     Name{"masked", kMasked},     Name{"over", kOver},       Name{"torn", kTorn}};
 }
 
 /// What a task asks for. kNone: the event is about no task.

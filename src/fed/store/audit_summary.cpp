@@ -4,7 +4,7 @@ namespace evenkeel::fed {
 
 void AuditSummary::add(const AuditEvent& event) {
   const bool replied = event.kind == AuditKind::kReply;
-  if (!replied && event.kind != AuditKind::kLost) return;
+  if (event.work == AuditWork::kNone || (!replied && event.kind != AuditKind::kLost)) return;
   auto& sum = traffic[event.work];
   ++(replied ? sum.replies : sum.lost);
   sum.bytes_down += event.bytes_down.value_or(0);

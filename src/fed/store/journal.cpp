@@ -126,6 +126,16 @@ void RoundJournal::put(const fs::path& path, std::string_view bytes) {
   waiting_.push_back(path);
 }
 
+void RoundJournal::discard(int64_t client) {
+  settle();
+  written_.erase(client);
+  for (const auto suffix : {kRecordSuffix, kUploadSuffix, kMemorySuffix}) {
+    remove_path(file(client, suffix));
+    std::erase(waiting_, file(client, suffix));
+  }
+  flush_folder(folder_);
+}
+
 void RoundJournal::flush() {
   settle();
   flush_waiting();

@@ -80,6 +80,8 @@ class RoundJournal {
   /// For a remote upload only memory and record are written. holds() then remains false, so after an interruption the
   /// client trains again. REQUIRES an upload of another form than NoUpload
   void store(ClientRecord record, const Upload& upload, const TensorMap& memory);
+  /// Removes what is stored of a client. It is on disk when the call returns.
+  void discard(int64_t client);
   /// Flushes all stored files to disk.
   void flush();
 

@@ -54,7 +54,9 @@ AnsweredRequest request_of(const fed::Task& task, const methods::Common& shared)
 }  // namespace
 
 std::string request_digest(const fed::Task& task, const methods::Common& shared) {
-  return sha256(concat(fed::header_of(task), '\n', digest_of(task.payload.bytes), '\n', digest_of(shared.fixed), '\n',
+  auto bare = task;
+  if (auto* train = std::get_if<fed::Train>(&bare.ask)) train->summed.reset();
+  return sha256(concat(fed::header_of(bare), '\n', digest_of(task.payload.bytes), '\n', digest_of(shared.fixed), '\n',
                        digest_of(shared.base_change)));
 }
 

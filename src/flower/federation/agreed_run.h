@@ -30,7 +30,8 @@ struct AnsweredRequest {
   }
 };
 
-/// Returns the SHA-256 over header and payload of a task and the shared state that it meets.
+/// Returns the SHA-256 over header and payload of a task and the shared state that it meets. How an upload becomes part
+/// of a sum is left out: a round may be masked again (secure/node_round.h has the rules).
 std::string request_digest(const fed::Task& task, const methods::Common& shared);
 
 /// The terms and the requests of one run. Threads: one.

@@ -76,6 +76,15 @@ config::Values agreed_keys(const Offer& offer) {
   return keys;
 }
 
+std::string digest_of_run(const std::string& config) {
+  constexpr int64_t kNobody = -1;
+  const auto keys = fed::ExperimentConfig::read(config::Table::parse(config, "the server's offer")).values();
+  std::string text;
+  for (const auto& [key, value] : keys)
+    if (key != kRounds && !may_change(key, kNobody)) text += concat(key, " = ", value, '\n');
+  return sha256(text);
+}
+
 std::vector<std::string> changes_of(const config::Values& offered, const config::Values& agreed) {
   auto all = offered;
   all.insert(agreed.begin(), agreed.end());

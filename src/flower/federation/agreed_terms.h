@@ -41,6 +41,11 @@ struct AgreedTerms {
 /// \throws kConfig when the offer's config cannot be read
 config::Values agreed_keys(const Offer& offer);
 
+/// Returns the SHA-256 over those keys of an offered config that no client may see changed, without train.rounds. It is
+/// the same for all clients of a run and for all its processes.
+/// \param config  Offer::config \throws kConfig when it cannot be read
+std::string digest_of_run(const std::string& config);
+
 /// Lists the keys whose values differ as "key is VALUE, agreed on: VALUE". More rounds than before are not listed.
 std::vector<std::string> changes_of(const config::Values& offered, const config::Values& agreed);
 

@@ -19,6 +19,7 @@ class AppGrid : public Grid {
   AppGrid(const std::filesystem::path& socket, StopWaiting stop);
 
   std::vector<NodeInfo> nodes() override;
+  bool knows_keys() const override { return false; }
   std::string send(uint64_t node, const Content& content, SendOptions options) override;
   std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline) override;
   void forget(const std::string& message_id) override;

@@ -24,6 +24,17 @@ struct NodePrivacyOptions {
   bool is_on() const { return epsilon != 0 || delta != 0 || clip != 0 || lot != 0 || noise != 0; }
 };
 
+/// Whom the node masks its uploads with ([secure_aggregation]).
+struct MaskingOptions {
+  static constexpr int64_t kFewest = 3;
+  std::filesystem::path key{};  ///< the node's private key, which signs; empty: it takes part in no masked round
+  std::string peers{};          ///< public keys of the other nodes (read_peers()); empty: any node
+  int64_t min_peers = kFewest;  ///< fewest members of a round, itself included
+
+  /// Returns true if the owner asks for masks: then runs without them are refused.
+  bool is_required() const { return !peers.empty() || min_peers != kFewest; }
+};
+
 /// The options of a node's client.
 struct NodeClientOptions {
   std::string model;  ///< folder of the base
@@ -40,6 +51,7 @@ struct NodeClientOptions {
   /// A config file: offers that train otherwise, or whose scores show other things, are refused.
   std::filesystem::path agreed{};
   NodePrivacyOptions privacy{};
+  MaskingOptions masking{};
   OwnerLimits limits{};  ///< what the client gives at most
   /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
   std::function<void(const std::string& summary)> on_agreement{};

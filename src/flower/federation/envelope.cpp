@@ -114,6 +114,11 @@ ReceiveBuffers places_in(const lora::Packing& packing, at::Tensor& payload_N) {
 
 }  // namespace
 
+bool is_mask_kind(std::string_view kind) {
+  return kind == kMaskKeysEnvelope || kind == kMaskRosterEnvelope || kind == kMaskSharesEnvelope ||
+         kind == kMaskSurvivorsEnvelope || kind == kUnmaskEnvelope;
+}
+
 struct EnvelopePacker::Packed {
   at::Tensor payload_N;
   lora::Packing packing;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "fed/store/audit.h"
 #include "flower/format/record_dict.h"
@@ -62,6 +63,13 @@ inline constexpr const char *kOfferEnvelope = "offer", *kUpdateEnvelope = "news"
 /// agreed to, kLackingEnvelope one whose payload the node does not have.
 inline constexpr const char *kAcceptanceEnvelope = "acceptance", *kAcknowledgedEnvelope = "heard",
                             *kReplyEnvelope = "reply", *kUnknownRunEnvelope = "stranger", *kLackingEnvelope = "lacking";
+
+/// Kinds of the phases of a masked round (flower/federation/mask_messages.h). The node answers with the same kind.
+inline constexpr const char *kMaskKeysEnvelope = "secure_keys", *kMaskRosterEnvelope = "secure_roster",
+                            *kMaskSharesEnvelope = "secure_shares", *kMaskSurvivorsEnvelope = "secure_survivors",
+                            *kUnmaskEnvelope = "secure_unmask";
+/// Returns true for a kind of a phase of a masked round.
+bool is_mask_kind(std::string_view kind);
 
 /// Turns envelopes into the content of Flower messages. Payloads with equal bytes are hashed and stored once: most
 /// methods send the same payload to all clients of a round.

@@ -22,7 +22,9 @@ constexpr auto kLook = std::chrono::milliseconds(100);
 }  // namespace
 
 FleetFabric::FleetFabric(Grid& grid, Roster& roster, fs::path folder)
-    : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)}, gathering_(fleet_) {
+    : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)},
+      gathering_(fleet_),
+      masked_(fleet_, fleet_.folder.parent_path()) {
   remove_arrivals(fleet_.folder);
   fleet_.attend = [this] { gathering_.attend(); };
   fleet_.on_other = [this](const Arrival& arrival) { gathering_.on_reply(arrival); };
@@ -76,6 +78,7 @@ void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
 
 bool FleetFabric::share(const methods::ServerState& state) {
   fleet_.rounds = state.round;
+  masked_.committed(state.round);
   if (on_round_) on_round_(state.round);
   return false;
 }
@@ -134,6 +137,7 @@ void FleetFabric::exchange(std::span<const methods::ClientProfile> clients, cons
   const auto trains = [](const methods::ClientProfile& client) { return client.trains; };
   const bool training = std::any_of(clients.begin(), clients.end(), trains);
   if (training) fleet_.late.clear();
+  if (exchange.training && masked_.is_on()) return masked_.exchange(clients, checked);
   Sessions sessions(fleet_, checked, !training);
   for (const auto& client : clients) {
     EK_CHECK(client.id != fed::kPooledData, kConfig,
@@ -145,6 +149,11 @@ void FleetFabric::exchange(std::span<const methods::ClientProfile> clients, cons
     score(exchange.task_of(client), exchange);
   }
   sessions.run();
+}
+
+std::optional<fed::UnmaskedSum> FleetFabric::unmasked(const methods::RoundView& round,
+                                                      std::span<const methods::ClientUpdate> updates) {
+  return masked_.is_on() ? std::optional(masked_.sum(round, updates)) : std::nullopt;
 }
 
 void FleetFabric::check_answer(const fed::Task& asked, const fed::Reply& reply) const {

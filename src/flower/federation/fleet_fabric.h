@@ -13,13 +13,15 @@
 #include "flower/federation/envelope.h"
 #include "flower/federation/fleet.h"
 #include "flower/federation/gathering.h"
+#include "flower/federation/masked_rounds.h"
 
 namespace evenkeel::flower {
 
 /// Exchanges messages with the nodes of a run. Threads: one.
 class FleetFabric : public fed::Fabric {
  public:
-  /// Grid and roster are borrowed. \param folder  holds arriving payloads; its files are deleted when the process ends
+  /// Grid and roster are borrowed. \param folder  holds arriving payloads; its files are deleted when the process ends.
+  /// The folder that it is in gets the journal of masked rounds
   FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder);
   FleetFabric(const FleetFabric&) = delete;
   FleetFabric& operator=(const FleetFabric&) = delete;
@@ -57,6 +59,11 @@ class FleetFabric : public fed::Fabric {
   void on_round(std::function<void(int64_t rounds)> on_round) { on_round_ = std::move(on_round); }
   /// Calls the function of on_round(). Sends nothing and returns false: nodes receive the shared state as a full sync.
   bool share(const methods::ServerState& state) override;
+  /// Masks the uploads of all rounds from now on ([secure_aggregation]).
+  void mask(MaskedTerms terms) { masked_.use(std::move(terms)); }
+  std::optional<fed::UnmaskedSum> unmasked(const methods::RoundView& round,
+                                           std::span<const methods::ClientUpdate> updates) override;
+  bool recovers() override { return masked_.recovers(); }
   /// Reports the exchange's outcome as "left out: " and the reason.
   std::string note_left_out(int64_t round, int64_t client, const std::string& why, double moved) override;
 
@@ -74,6 +81,7 @@ class FleetFabric : public fed::Fabric {
 
   Fleet fleet_;
   Gathering gathering_;
+  MaskedRounds masked_;
   fed::Fabric* evaluator_ = nullptr;
   std::function<void(int64_t rounds)> on_round_{};
 };

@@ -21,6 +21,8 @@ class Grid {
   virtual std::vector<NodeInfo> nodes() = 0;
   /// Returns true if nodes() names every node that may join, online or not: the grid has a list of keys.
   virtual bool lists_all() const { return false; }
+  /// Returns false if the nodes have no keys that the server knows. Their uploads cannot be masked then.
+  virtual bool knows_keys() const { return true; }
   /// Returns false if the key with this fingerprint may not join any more.
   virtual bool admits(const std::string& /*fingerprint*/) const { return true; }
   /// Sends `content` to a node and returns the message's id. send(), wait() and forget() have the contract of the

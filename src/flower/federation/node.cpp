@@ -73,7 +73,7 @@ class Node {
       if (const auto instruction = link_.poll())
         take(*instruction);
       else
-        link_.rest();
+        link_.rest(client_.is_masked());
     }
     link_.leave(kPatience_s);
     if (refusal_) std::rethrow_exception(refusal_);

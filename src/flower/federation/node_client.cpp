@@ -17,6 +17,7 @@
 #include "flower/federation/agreed_run.h"
 #include "flower/federation/budget_proposal.h"
 #include "flower/federation/method_check.h"
+#include "flower/federation/node_masks.h"
 #include "flower/federation/node_privacy.h"
 #include "flower/federation/offered_config.h"
 #include "flower/federation/own_content.h"
@@ -177,6 +178,7 @@ struct NodeClient::Agreement {
   NodeMemory memory;
   AgreedRun agreed;
   OwnTestRows tests{};
+  std::shared_ptr<NodeMasks> masks{};  // null: uploads are not masked
 
   /// Returns the bounds of the final adapter: the whole change of the base, and factors of the largest rank.
   fed::DownloadTerms adapter_terms() const {
@@ -230,8 +232,8 @@ NodeClient::NodeClient(NodeClientOptions options)
 void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
   const bool laden =
       envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
-  const bool bare =
-      envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope || envelope.kind == kRefusalEnvelope;
+  const bool bare = envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope ||
+                    envelope.kind == kRefusalEnvelope || is_mask_kind(envelope.kind);
   EK_CHECK(laden || bare, kData, "an envelope of unknown kind \"", shown(envelope.kind), "\"");
   const bool known = agreement_ && agreement_->offer.run == envelope.run;
   const int64_t most = known && !bare ? agreement_->most_bytes(envelope.kind) : 0;
@@ -261,12 +263,17 @@ Envelope NodeClient::answered(const Envelope& envelope) {
          shown(read_header<JoinRefusal>(envelope.header, "a refusal").reason, kMostReason));
   if (!agreement_ || agreement_->offer.run != envelope.run)
     return {.run = envelope.run, .kind = kUnknownRunEnvelope, .header = "{}"};
+  if (is_mask_kind(envelope.kind)) {
+    EK_CHECK(agreement_->masks, kData, "a message of a masked round, this run has no masks");
+    return agreement_->masks->answer(envelope);
+  }
   if (envelope.kind == kAdapterEnvelope) return keep(envelope);
   return envelope.kind == kUpdateEnvelope ? on_reply(envelope) : work(envelope);
 }
 
 Envelope NodeClient::keep(const Envelope& envelope) {
   const auto& server = agreement_->experiment.server;
+  if (agreement_->masks) agreement_->masks->wipe();
   auto adapter = lora::decode(envelope.payload_N, "the final adapter");
   fed::check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
   if (!options_.adapters.empty()) {
@@ -290,9 +297,14 @@ Envelope NodeClient::part(const Envelope& envelope) {
   record_.over(envelope);
   kept_.clear();
   log::info("[node] the run is over");
-  if (agreement_ && agreement_->offer.run == envelope.run) agreement_.reset();
+  if (agreement_ && agreement_->offer.run == envelope.run) {
+    if (agreement_->masks) agreement_->masks->wipe();
+    agreement_.reset();
+  }
   return {.run = envelope.run, .kind = kShutdownEnvelope, .header = "{}"};
 }
+
+bool NodeClient::is_masked() const { return agreement_ && agreement_->masks; }
 
 void NodeClient::delivered() {
   record_.sent();
@@ -310,6 +322,7 @@ Envelope NodeClient::consider(const Envelope& envelope) {
       config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
       "the run's [privacy] is simulated and protects no node: an operator switches it on (node --privacy-epsilon)");
   if (ledger_) require_can_be_private(config);
+  require_masks_as_agreed(options_, config);
   require_agreed_config(options_.agreed, config, offer.client);
   config = with_agreed_items(config, options_);
   config = config.with([&](fed::ExperimentConfig& values) {
@@ -352,7 +365,11 @@ Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
   require_as_joined(offer, self);
   const auto privacy = make_private(joined, self);
-  if (options_.on_agreement) options_.on_agreement(joined.summary(self, options_.limits) + privacy);
+  const bool is_masked = experiment.server.config->secure_aggregation.mode == fed::SecureMode::kMasks;
+  const auto masks = is_masked ? std::make_shared<NodeMasks>(options_, offer, experiment.server.config) : nullptr;
+  experiment.fabric.context.masks = masks;
+  if (options_.on_agreement)
+    options_.on_agreement(joined.summary(self, options_.limits) + privacy + (masks ? masks->summary() : ""));
   terms.budget = self.budget;
   terms.examples = static_cast<int64_t>(self.examples);
   agreed.agree(std::move(terms), offer, !options_.agreed.empty());
@@ -365,8 +382,9 @@ Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun
                               .no_scores = tests.no_scores,
                               .items = experiment.server.config->evaluate.items};
   const auto download = fed::download_terms(experiment.server, self);
-  agreement_ = std::make_shared<Agreement>(Agreement{offer, std::move(experiment), self, download,
-                                                     NodeMemory(options_.folder, offer.run), std::move(agreed), tests});
+  agreement_ =
+      std::make_shared<Agreement>(Agreement{offer, std::move(experiment), self, download,
+                                            NodeMemory(options_.folder, offer.run), std::move(agreed), tests, masks});
   record_.agreed(envelope, acceptance);
   return {.run = offer.run, .kind = kAcceptanceEnvelope, .header = record::write(acceptance).dump()};
 }
@@ -385,7 +403,7 @@ Envelope NodeClient::on_reply(const Envelope& envelope) {
 
 /// Checks that the node gives scores, of these rows. \throws kData, kConfig when it does not
 void NodeClient::admit_score(const fed::Score& score) {
-  const auto& [offer, experiment, self, terms, memory, agreed, tests] = *agreement_;
+  const auto& [offer, experiment, self, terms, memory, agreed, tests, masks] = *agreement_;
   EK_CHECK(tests.no_scores.empty(), kConfig, "this node gives no scores: ", tests.no_scores);
   agreed.require_files(files_digest(options_));
   on_own_rows(options_, [&, &e = experiment, &files = agreed.files(), id = self.id] {
@@ -400,6 +418,8 @@ void NodeClient::admit(const fed::Task& task) {
   const auto& server = agreement.experiment.server;
   auto& shared = *agreement.experiment.fabric.context.shared;
   check_request(server, agreement.self, task);
+  if (agreement.masks) agreement.masks->committed(task.round);
+  if (agreement.masks) agreement.masks->admit(task);
   const auto* score = std::get_if<fed::Score>(&task.ask);
   if (score) admit_score(*score);
   if (!std::holds_alternative<fed::SumGradients>(task.ask)) {

@@ -26,6 +26,9 @@ std::string done_for(const fed::Task& task, const fed::Reply& reply, int64_t row
                   fixed(report->privacy->epsilon, 3), " of all rounds so far at delta ", report->privacy->delta,
                   ", gradients ", fixed(report->privacy->signal, 3), " times their noise",
                   report->privacy->signal < 0.1 ? " (mostly noise: expect little learning)" : "");
+  if (const auto* ask = std::get_if<fed::Train>(&task.ask); ask && ask->summed)
+    return concat("trained on ", rows, " rows in ", report->steps, " steps, masked the upload among ",
+                  ask->summed->roster.size(), " clients");
   const auto mean = report->targets > 0 ? report->loss_sum / static_cast<double>(report->targets) : 0;
   return concat("trained on ", rows, " rows in ", report->steps, " steps, loss ", fixed(mean, 4), " (first step ",
                 fixed(report->first_loss, 4), ", last ", fixed(report->last_loss, 4), ")");

@@ -20,6 +20,7 @@
 #include "fed/store/audit_summary.h"
 #include "fed/store/manifest.h"
 #include "fed/store/run_files.h"
+#include "flower/federation/agreed_terms.h"
 #include "flower/federation/placement.h"
 #include "flower/federation/served_experiment.h"
 
@@ -72,6 +73,7 @@ class Serving {
 
   /// Begins a new run after its clients have joined, because the config depends on them.
   Served begin(fed::Experiment experiment, FolderLock lock, const fs::path& path, std::unique_ptr<log::File> log) {
+    require_keys(experiment.server.config);
     learn_prompts(experiment.fabric.context);
     keep_waiting(experiment.server);
     gather(experiment.server);
@@ -84,6 +86,7 @@ class Serving {
   }
 
   Served resume(fed::Experiment experiment, fed::RunFolder folder, std::unique_ptr<log::File> log) {
+    require_keys(experiment.server.config);
     learn_prompts(experiment.fabric.context);
     complete(experiment);
     record_changes(folder.changes(), folder.opened_round());  // first: a kill in between leaves no change unrecorded
@@ -96,6 +99,7 @@ class Serving {
     auto& server = run.experiment.server;
     plays_ = true;
     fabric_.begin_rounds();
+    if (server.config->secure_aggregation.mode == fed::SecureMode::kMasks) mask(server);
     run.experiment.fabric.context.answers = run.folder.answers();
     status_.rounds = server.config->train.rounds;
     status_.clients = server.config->clients.count;
@@ -155,6 +159,23 @@ class Serving {
     for (const auto& [id, member] : roster_.members()) admit(e.server, member);
     leave_out_what_nobody_brings(e.server);
     if (options_.evaluate) fed::load_weights(e);
+  }
+
+  /// Checks that nodes can sign for the masks of the run. \throws kConfig
+  void require_keys(const fed::RunConfig& config) const {
+    EK_CHECK(config->secure_aggregation.mode != fed::SecureMode::kMasks || grid_.knows_keys(), kConfig,
+             "secure_aggregation.mode is \"masks\", for which nodes sign with keys that this server knows: nodes of a "
+             "Flower SuperLink do not");
+  }
+
+  /// Masks the uploads of the rounds.
+  void mask(const fed::Server& server) {
+    fabric_.mask([&server, config = digest_of_run(offered_text(server.config))](const fed::TrainingRound& training,
+                                                                                const methods::RoundView& roster) {
+      auto context = server.masked_terms(training.state, roster);
+      context.config = config;
+      return context;
+    });
   }
 
   /// Sends the final adapter to all nodes.
@@ -343,6 +364,10 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
   const auto federation = path / kFolder;
   auto log = std::make_unique<log::File>();
   auto folder = fed::RunFolder::open(path, options.from_round);
+  EK_CHECK(!options.from_round || folder.config()->secure_aggregation.mode != fed::SecureMode::kMasks, kConfig,
+           "--from-round: rounds that were summed under masks cannot be repeated, because nodes help with one sum per "
+           "round; begin a new run from the adapter of round ",
+           *options.from_round, " (lora.init)");
   if (const auto rounds = options.request.rounds(fed::begun_request(path).settings)) folder.extend(*rounds);
   fed::take_changes(options.request, folder,
                     [&](const fed::RunConfig& config) { return as_served(config, federation); });

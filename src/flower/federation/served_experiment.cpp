@@ -53,6 +53,9 @@ fed::Experiment served_experiment(const fed::RunConfig& config, bool evaluate) {
            "[privacy] is simulated and protects no node: in a federation, the operator of a node switches it on (node "
            "--privacy-epsilon)");
   fed::check_nodes(config->secure_aggregation);
+  EK_CHECK(!config->secure_aggregation.hides_uploads() || config->clients.profiles.numbers().empty(), kConfig,
+           "secure_aggregation.mode is \"masks\", which does not go with machines of simulated time (client_profiles) "
+           "where the clients are nodes");
   auto e = fed::make_experiment(config, evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
   fed::check_start(e.server);
   fed::warn_of_readers(e.server, "[serve] adapter/ of this run");

@@ -69,6 +69,16 @@ void Sessions::begin(const methods::ClientProfile& client) {
   if (exchange_.training) session.round = exchange_.training->round.round + 1;
 }
 
+void Sessions::ask(const methods::ClientProfile& client, Envelope envelope,
+                   std::function<void(const Envelope& answer)> answered) {
+  begin(client);
+  auto& session = sessions_.back();
+  session.type = "query";
+  session.work = fed::AuditWork::kNone;
+  session.own = std::move(envelope);
+  session.answered = std::move(answered);
+}
+
 void Sessions::tell(const methods::ClientProfile& client, const fed::StateUpdate& update) {
   tell(client, {fleet_.roster.run(), kUpdateEnvelope, fed::header_of(update), update.payload.bytes});
 }
@@ -93,8 +103,8 @@ void Sessions::tell(const methods::ClientProfile& client, Envelope envelope) {
   session.own = std::move(envelope);
 }
 
-void Sessions::run() {
-  while (any_open()) {
+void Sessions::run(const std::function<bool()>& enough) {
+  while (any_open() && !(enough && enough())) {
     if (fleet_.attend) fleet_.attend();
     advance();
     if (const auto arrival = fleet_.grid.wait(Clock::now() + kTick)) on_reply(*arrival);
@@ -146,7 +156,7 @@ void Sessions::send(Session& session, const NodeInfo& node) {
                                       .group = std::to_string(session.round),
                                       .place = session.incoming->allocator()});
   session.down += envelope.bytes();
-  if (&next == &session.own && !session.is_told) record_task(session, node, envelope);
+  if (&next == &session.own && !session.is_told && !session.answered) record_task(session, node, envelope);
 }
 
 void Sessions::record_task(const Session& session, const NodeInfo& node, const Envelope& envelope) {
@@ -189,7 +199,7 @@ void Sessions::keeps(const Session& session) {
 const Envelope& Sessions::next_envelope(Session& session) {
   const int64_t id = session.client.id;
   if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.offer(id));
-  if (!session.is_told && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
+  if (!session.is_told && !session.answered && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
     if (!whole_.kind.empty()) return whole_;
     const auto update = exchange_.full_sync();
     return whole_ = {fleet_.roster.run(), kUpdateEnvelope, fed::header_of(update), update.payload.bytes};
@@ -250,6 +260,11 @@ void Sessions::on_reply(Session& session, const Envelope& envelope, const Arriva
     if (session.taken) session.taken();
   } else if (envelope.kind == kShutdownEnvelope && session.own.kind == kShutdownEnvelope) {
     session.open = false;
+  } else if (session.answered) {
+    require_fit(envelope.kind == session.own.kind && !envelope.payload_N.defined(), "nobody asked for its reply");
+    fitting([&] { session.answered(envelope); });
+    session.open = false;
+    ++replies_;
   } else {
     require_fit(envelope.kind == kReplyEnvelope && !session.own.kind.empty() && !session.is_told,
                 "nobody asked for its reply");
@@ -311,7 +326,10 @@ void Sessions::lose(Session& session, const std::string& why) {
   fleet_.informed.erase(session.client.id);
   fleet_.kept.erase(session.client.id);
   if (session.is_told) return;
-  report(session, why, nullptr);
+  if (session.answered)
+    record_silence(session, why);
+  else
+    report(session, why, nullptr);
   EK_CHECK(exchange_.on_loss, kData, session.name, ": ", why);
   exchange_.on_loss(session.client.id, concat(session.name, ": ", why));
 }
@@ -341,6 +359,16 @@ void Sessions::report(const Session& session, const std::string& outcome, const 
     fleet_.untold[id] = {session.round, session.work, arrival != nullptr, arrival ? "" : outcome};
   fleet_.record(event);
   if (fleet_.on_report) fleet_.on_report(event);
+}
+
+/// Records that a client gave no answer in a phase of a masked round.
+void Sessions::record_silence(const Session& session, const std::string& why) {
+  fleet_.record({.kind = fed::AuditKind::kLost,
+                 .key = fleet_.roster.members().at(session.client.id).key,
+                 .name = session.name,
+                 .client = session.client.id,
+                 .round = session.round,
+                 .outcome = concat(session.own.kind, ": ", why)});
 }
 
 /// Records that a node has the final adapter.

@@ -43,6 +43,10 @@ class Sessions {
   /// A client that was too late before in this round (Fleet::late) costs no second wait: its score is awaited only
   /// while those of other clients are. A node that was too late in training and has called since has the whole time.
   void begin(const methods::ClientProfile& client);
+  /// Adds a client that gets a message of a phase of a masked round. `answered` gets the answer, of the same kind and
+  /// without a payload; an Error of it loses the client. Otherwise the client is lost as one that trains.
+  void ask(const methods::ClientProfile& client, Envelope envelope,
+           std::function<void(const Envelope& answer)> answered);
   /// Adds a client that gets an update. The client is dropped, without on_loss, if its node has not confirmed the
   /// update 10 s after this object was made.
   void tell(const methods::ClientProfile& client, const fed::StateUpdate& news);
@@ -52,8 +56,9 @@ class Sessions {
   /// Adds a client that gets the message that the run is over. It is dropped as after tell().
   void send_shutdown(const methods::ClientProfile& client);
   /// Runs until all clients have replied or are lost. Losses of clients with a task go to Exchange::on_loss.
+  /// \param enough  ends the exchange without the rest when it returns true; empty: nothing does
   /// \throws kData for a lost client if on_loss is empty; anything that a callback of the exchange throws
-  void run();
+  void run(const std::function<bool()>& enough = {});
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -77,6 +82,7 @@ class Sessions {
     int received = 0;          // number of envelopes received from its node
     bool open = true;
     std::function<void()> taken{};  // set for the final adapter: called when the node has confirmed it
+    std::function<void(const Envelope& answer)> answered{};  // set for a phase of a masked round
   };
 
   void advance();
@@ -94,6 +100,7 @@ class Sessions {
   void report(const Session& session, const std::string& outcome, const Arrival* arrival);
   void record_task(const Session& session, const NodeInfo& node, const Envelope& envelope);
   void record_end(const Session& session);
+  void record_silence(const Session& session, const std::string& why);
   std::string lateness(const Session& session, bool is_past_deadline) const;
   std::string lateness_of_score(const Session& session, bool is_past_deadline) const;
   std::string lateness_of_message(const Session& session) const;

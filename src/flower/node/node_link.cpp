@@ -199,9 +199,11 @@ struct NodeLink::Parts {
 
   // ---- instructions
 
-  double pause() const {
+  double pause(bool brisk) const {
+    constexpr double kBrisk_s = 0.05;
     const double since = std::chrono::duration<double>(SteadyClock::now() - found_at).count();
-    return std::clamp(since / 20, options.poll_s, std::max(options.poll_s, options.slowest_poll_s));
+    const double least = brisk ? std::min(kBrisk_s, options.poll_s) : options.poll_s;
+    return std::clamp(since / 20, least, std::max(options.poll_s, options.slowest_poll_s));
   }
 
   std::optional<Instruction> poll() {
@@ -423,7 +425,7 @@ NodeLink::~NodeLink() = default;
 void NodeLink::join() { parts_->join(); }
 uint64_t NodeLink::id() const { return parts_->state.node; }
 std::optional<Instruction> NodeLink::poll() { return parts_->poll(); }
-void NodeLink::rest() { parts_->calls.sleep(parts_->pause()); }
+void NodeLink::rest(bool brisk) { parts_->calls.sleep(parts_->pause(brisk)); }
 
 Content NodeLink::receive(const Instruction& instruction, const BufferAllocator& place) {
   return parts_->receive(instruction, place);

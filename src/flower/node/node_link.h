@@ -44,7 +44,8 @@ class NodeLink {
   /// dies, the instruction can be lost. \throws kConfig when the server does not accept this node any more; Stopped
   std::optional<Instruction> poll();
   /// Waits before the next poll. The pause grows with the time since the last instruction. \throws Stopped
-  void rest();
+  /// \param brisk  true: shorter pauses at first, because more instructions are to come
+  void rest(bool brisk = false);
 
   /// Receives an instruction's content: pulls its structure, calls `place` for buffers, pulls the arrays into them and
   /// confirms receipt. An Error, also one of `place`, is sent to the server as an error reply and rethrown. \throws

@@ -1,0 +1,67 @@
+/// \file  A node's part in the masked rounds of a run ([secure_aggregation]): it answers the messages of the phases
+/// (flower/federation/mask_messages.h), masks the node's uploads, and keeps what it must not forget on disk. The rules
+/// by which it refuses are those of secure/node_round.h, and that the terms are those of the run's config.
+///
+/// Files: secure/ in the node's memory folder (secure/node_store.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "fed/config/run_config.h"
+#include "fed/exchange/upload_masks.h"
+#include "flower/federation/agreement.h"
+#include "flower/federation/client_options.h"
+#include "flower/federation/envelope.h"
+#include "flower/federation/identities.h"
+#include "secure/node_round.h"
+#include "secure/node_store.h"
+
+namespace evenkeel::flower {
+
+/// Checks before a node joins that its owner's options and the run's config go together. \throws kConfig for a masked
+/// run without a key or with private rows, and for a run without masks where the owner requires them
+void require_masks_as_agreed(const NodeClientOptions& options, const fed::RunConfig& config);
+
+/// The masked rounds of one run. Threads: one. Unless stated otherwise, functions \throw kData naming the rule that the
+/// server's message breaks.
+class NodeMasks : public fed::UploadMasks {
+ public:
+  /// Goes on with a stored attempt of the run. \throws kConfig, kData, kIo for a key or a file of peers that cannot be
+  /// read; kCheckpoint for damaged files
+  NodeMasks(const NodeClientOptions& options, const Offer& offer, fed::RunConfig config);
+
+  /// Answers a message of a phase. What it promises is on disk before it returns.
+  Envelope answer(const Envelope& envelope);
+  /// Checks that a training task asks for the upload that was agreed on in the phases before.
+  void admit(const fed::Task& task) const;
+  crypto::Secret rounding_key(const fed::Task& task) override;
+  void add(const fed::Task& task, const secure::RingVector& summand) override;
+  /// Wipes the secrets of an attempt at a round that is committed. \param rounds  committed rounds
+  void committed(int64_t rounds);
+  /// Wipes the secrets of any attempt: the run is over.
+  void wipe();
+  /// Returns what it does, in words for the operator.
+  std::string summary() const;
+
+ private:
+  OrderedJson keys(const Envelope& envelope);
+  OrderedJson take_roster(const Envelope& envelope);
+  OrderedJson take_shares(const Envelope& envelope);
+  OrderedJson sign_survivors(const Envelope& envelope);
+  OrderedJson unmask(const Envelope& envelope);
+  void check_terms(const secure::RoundContext& context) const;
+  /// Returns the attempt that a message names. \throws kData when this node has no secrets of it
+  secure::NodeRound& attempt(const std::string& name);
+  void save() { store_.save(round_->attempt()); }
+
+  fed::RunConfig config_;
+  int64_t client_;
+  Key key_;
+  secure::NodeRules rules_;
+  secure::NodeStore store_;
+  std::optional<secure::NodeRound> round_{};
+};
+
+}  // namespace evenkeel::flower

@@ -1,0 +1,272 @@
+"""Secure aggregation with nodes: processes of a server and its nodes give the bits of `train` with mode sums, also when they
+are killed, and neither the run folder nor a log holds a secret or a client's own measure.
+"""
+
+import base64
+import json
+import signal
+import threading
+import time
+
+import pytest
+
+from test_federation import DEADLINE, Processes, free_port, keygen, node_arguments, wait_for, wait_until
+from tiny import CONFIG, evenkeel, lines, one_line, settings, slow, succeed, without_seconds
+
+NODES = 3
+ADAPTER = "adapter/adapter_model.safetensors"
+SECRETS = ("mask_secret", "share_secret", "seed", "seed_shares", "secret_shares")
+# What the record of a client may have: what the config says, and what the server itself sees.
+OPEN = {"id", "name", "node", "budget", "top_k", "rank", "examples", "weight", "steps", "bytes_up", "bytes_down", "bytes_up_parts",
+        "bytes_down_parts", "seconds"}
+
+
+def words(model, mode, nodes=NODES, **more):
+    return settings(model__path=f'"{model}"', method__name='"fedit"', clients__count=nodes,
+                    clients__budgets=[0.25, 0.5, 1.0, 0.5][:nodes], clients__participation=1.0, threads=1, train__rounds=2,
+                    evaluate__limit=2, secure_aggregation__mode=f'"{mode}"', **more)
+
+
+@pytest.fixture(scope="module")
+def local(tiny_model, tmp_path_factory):
+    """The run of mode sums in one process."""
+    out = tmp_path_factory.mktemp("sums") / "run"
+    succeed("train", CONFIG, *words(tiny_model, "sums"), "--out", out, timeout=DEADLINE)
+    return out
+
+
+class Hidden:
+    """A server and its nodes, whose uploads are masked."""
+
+    def __init__(self, processes, folder, model, nodes=NODES, **more):
+        self.processes, self.folder, self.model, self.out = processes, folder, model, folder / "run"
+        self.keys = keygen(folder, nodes)
+        self.address = f"127.0.0.1:{free_port()}"
+        self.words = ["serve", CONFIG, *words(model, "masks", nodes, **more), "--out", self.out, "--listen", self.address, "--allow",
+                      folder / "keys.txt", "--insecure"]
+        self.log = folder / "serve.log"
+        self.server = processes.start(*self.words, log=self.log)
+        self.nodes = [self.node(key) for key in self.keys]
+
+    def node(self, key):
+        return self.processes.start(*node_arguments(key, self.model, self.address, "--peers", self.folder / "keys.txt"),
+                                    log=self.folder / f"{key.stem}.log")
+
+    def resume(self):
+        self.server = self.processes.start(*self.words, "--resume", log=self.log)
+
+    def journal(self):
+        try:
+            return json.loads((self.out / "federation/masked-round.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def attempts(self):
+        for key in self.keys:
+            try:
+                yield json.loads((key.parent / f"{key.name}.memory/secure/attempt.json").read_text())
+            except (OSError, ValueError):
+                continue
+
+    def finish(self):
+        assert wait_for(self.server, self.log) == 0, self.log.read_text()
+        for key, node in zip(self.keys, self.nodes):
+            log = self.folder / f"{key.stem}.log"
+            assert wait_for(node, log) == 0, log.read_text()
+
+
+def rounds(out):
+    records = without_seconds(lines(out / "rounds.jsonl"))
+    return [{key: value for key, value in record.items() if key != "secure_aggregation"} for record in records]
+
+
+def expect_same_run(out, reference):
+    assert (out / ADAPTER).read_bytes() == (reference / ADAPTER).read_bytes()
+    assert rounds(out) == rounds(reference)
+    assert without_seconds(lines(out / "evaluations.jsonl")) == without_seconds(lines(reference / "evaluations.jsonl"))
+
+
+def texts_of(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from texts_of(inner)
+
+
+def test_nodes_that_mask_give_the_bits_of_sums_and_leave_no_secret(local, tiny_model, tmp_path):
+    secrets, over = set(), threading.Event()
+
+    def collect(run):
+        while not over.is_set():
+            for attempt in run.attempts():
+                for name in SECRETS:
+                    secrets.update(texts_of(attempt.get(name)))
+            time.sleep(0.002)
+
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model)
+        collector = threading.Thread(target=collect, args=[run])
+        collector.start()
+        try:
+            run.finish()
+        finally:
+            over.set()
+            collector.join()
+    expect_same_run(run.out, local)
+    assert len(secrets) >= 3 * NODES, secrets
+    kept = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert any(file.suffix == ".log" for file in kept) and any(file.name == "audit.jsonl" for file in kept)
+    for file in kept:
+        content = file.read_bytes()
+        for secret in secrets:
+            raw = base64.b64decode(secret)
+            for form in (secret.encode(), raw, raw.hex().encode()):
+                assert form not in content, file
+    assert not list(run.attempts())
+    for key in run.keys:
+        summed = lines(key.parent / f"{key.name}.memory/secure/summed.jsonl")
+        assert [entry["round"] for entry in summed] == [0, 1]
+        log = (tmp_path / f"{key.stem}.log").read_text()
+        assert "masked: the server reads only the sum of 3 or more uploads, of nodes of 3 known keys" in log
+        assert "masked the upload among 3 clients" in log
+        assert ", loss " not in log
+
+
+def test_records_and_audit_of_masked_rounds_have_no_measure_of_one_client(tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model)
+        run.finish()
+    for record in lines(run.out / "rounds.jsonl"):
+        assert record["secure_aggregation"]["mode"] == "masks" and record["secure_aggregation"]["simulated"] is False
+        assert record["loss"] > 0
+        for client in record["clients"]:
+            assert set(client) <= OPEN, set(client) - OPEN
+    events = lines(run.out / "federation/audit.jsonl")
+    assert sum(event["kind"] == "masked" and "the sum of 3 uploads is unmasked" in event["outcome"] for event in events) == 2
+    assert all("moved" not in event for event in events)
+    assert not (run.out / "federation/masked-round.json").exists()
+    for file in (run.out / "checkpoint").rglob("*.json"):
+        if "uploads" not in file.parent.name:
+            continue
+        journalled = json.loads(file.read_text())
+        for name in ("tokens", "targets", "loss_sum", "first_loss", "last_loss"):
+            assert journalled[name] == 0, file
+        assert not journalled["counts"] and not journalled["metrics"], file
+
+
+STAGES = {"keys are agreed": lambda run: run.journal().get("shares"),
+          "an upload has arrived": lambda run: list(run.out.glob("checkpoint/uploads-*/*.json")),
+          "the set is closed": lambda run: "set" in run.journal(),
+          "masks are asked off": lambda run: run.journal().get("asked"),
+          "the sum is stored": lambda run: run.journal().get("files")}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_server_that_is_killed_in_a_masked_round_resumes_to_the_same_bits(stage, local, tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model)
+        wait_until(lambda: STAGES[stage](run) or run.server.poll() is not None, run.log)
+        run.server.send_signal(signal.SIGKILL)
+        run.server.wait()
+        run.resume()
+        run.finish()
+    expect_same_run(run.out, local)
+
+
+@pytest.mark.parametrize("stage", ["keys are agreed", pytest.param("an upload has arrived", marks=slow)])
+def test_a_node_that_is_killed_in_a_masked_round_comes_back_with_its_keys(stage, local, tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model)
+        wait_until(lambda: STAGES[stage](run) or run.server.poll() is not None, run.log)
+        run.nodes[1].send_signal(signal.SIGKILL)
+        run.nodes[1].wait()
+        run.nodes[1] = run.node(run.keys[1])
+        run.finish()
+    expect_same_run(run.out, local)
+
+
+def test_a_node_that_is_gone_in_training_is_recovered_from_the_others(tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, nodes=4, clients__deadline=6, clients__quorum=3)
+        wait_until(lambda: run.journal().get("shares") or run.server.poll() is not None, run.log)
+        run.nodes[3].send_signal(signal.SIGKILL)
+        run.nodes[3].wait()
+        assert wait_for(run.server, run.log) == 0, run.log.read_text()
+    first, second = lines(run.out / "rounds.jsonl")
+    assert [client["id"] for client in first["lost"]] == [client["id"] for client in second["lost"]] and len(first["lost"]) == 1
+    assert first["secure_aggregation"]["clients"] == 3 == second["secure_aggregation"]["clients"]
+    outcomes = [event["outcome"] for event in lines(run.out / "federation/audit.jsonl") if event["kind"] == "masked"]
+    assert "attempt 0, 4 members, threshold 3: the sum of 3 uploads is unmasked" in outcomes
+    assert "attempt 1, 3 members, threshold 3: the sum of 3 uploads is unmasked" in outcomes
+
+
+def test_an_upload_that_comes_after_its_masks_were_recovered_is_thrown_away(tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, nodes=4, clients__deadline=6, clients__quorum=3)
+        wait_until(lambda: run.journal().get("shares") or run.server.poll() is not None, run.log)
+        run.nodes[3].send_signal(signal.SIGSTOP)
+        wait_until(lambda: lines(run.out / "rounds.jsonl") or run.server.poll() is not None, run.log)
+        run.nodes[3].send_signal(signal.SIGCONT)
+        assert wait_for(run.server, run.log) == 0, run.log.read_text()
+    first = lines(run.out / "rounds.jsonl")[0]
+    (lost,) = [client["id"] for client in first["lost"]]  # nodes become clients in order of arrival
+    assert first["secure_aggregation"]["clients"] == 3
+    events = lines(run.out / "federation/audit.jsonl")
+    assert not [event for event in events if event["kind"] == "reply" and (event["client"], event["round"]) == (lost, 1)]
+
+
+def test_a_round_with_too_few_uploads_is_given_up_and_goes_on_when_the_node_is_back(local, tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, clients__deadline=5)
+        wait_until(lambda: run.journal().get("shares") or run.server.poll() is not None, run.log)
+        run.nodes[2].send_signal(signal.SIGKILL)
+        run.nodes[2].wait()
+        assert wait_for(run.server, run.log) == 1, run.log.read_text()
+        said = run.log.read_text()
+        assert said.count("begins again") == 2
+        assert "2 clients are left to mask their uploads, secure_aggregation.threshold is 3" in said.splitlines()[-1]
+        (stop,) = [event for event in lines(run.out / "federation/audit.jsonl") if event["kind"] == "stop"]
+        assert "secure_aggregation.threshold is 3" in stop["outcome"]
+        run.nodes[2] = run.node(run.keys[2])
+        run.resume()
+        run.finish()
+    assert (run.out / ADAPTER).read_bytes() == (local / ADAPTER).read_bytes()
+
+
+def test_serve_says_what_cannot_be_masked_before_a_node_may_join(tiny_model, tmp_path):
+    keygen(tmp_path, NODES)
+    serve = ["serve", CONFIG, "--out", tmp_path / "run", "--listen", f"127.0.0.1:{free_port()}", "--allow", tmp_path / "keys.txt",
+             "--insecure"]
+    one_line(evenkeel(*serve, *words(tiny_model, "sums")), 'secure_aggregation.mode is "sums", allowed: off or masks')
+    one_line(evenkeel(*serve, *words(tiny_model, "masks"), "--set", 'method.name="flora"'), "flora")
+    one_line(evenkeel(*serve, *words(tiny_model, "masks", 2)), "masks need 3 or more")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_node_with_peers_joins_no_run_without_masks(tiny_model, tmp_path):
+    keys = keygen(tmp_path, NODES)
+    log = tmp_path / "site-0.log"
+    with Processes() as processes:
+        address = f"127.0.0.1:{free_port()}"
+        processes.start("serve", CONFIG, *[word.replace('"masks"', '"off"') for word in map(str, words(tiny_model, "masks"))], "--out",
+                        tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=tmp_path / "serve.log")
+        node = processes.start(*node_arguments(keys[0], tiny_model, address, "--peers", tmp_path / "keys.txt"), log=log)
+        assert wait_for(node, log) == 1
+    assert "this node was started with --peers or --min-peers" in log.read_text()
+
+
+def test_masked_rounds_cannot_be_repeated(local, tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model)
+        run.finish()
+    one_line(evenkeel(*run.words, "--resume", "--from-round", 1), "--from-round", "begin a new run from the adapter of round 1")
+
+
+def test_bad_options_of_masks_are_one_line(tiny_model, tmp_path):
+    (key, *_) = keygen(tmp_path, 1)
+    (tmp_path / "empty.pem").write_text("")
+    node = node_arguments(key, tiny_model, f"127.0.0.1:{free_port()}")
+    one_line(evenkeel(*node, "--peers", tmp_path / "none.pem"), "none.pem")
+    one_line(evenkeel(*node, "--peers", tmp_path / "empty.pem"), "empty.pem")
+    one_line(evenkeel(*node, "--min-peers", 2), "--min-peers is 2, allowed: 3 or more, up to 100")
