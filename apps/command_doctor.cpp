@@ -282,7 +282,9 @@ void print_time_and_disk(const DoctorFlags& flags, const Foreseen& plan) {
   std::cout << "disk    about " << machine::bytes_text(plan.disk.kept) << ", and "
             << machine::bytes_text(plan.disk.passing) << " while it runs, in " << plan.folder.string() << "; free "
             << machine::bytes_text(machine::free_disk(plan.folder)) << '\n'
-            << "\n" << flags.config << ": privacy\n" << plan.guarantee << '\n';
+            << "\n"
+            << flags.config << ": privacy\n"
+            << plan.guarantee << '\n';
 }
 
 bool is_study(const std::string& file) { return !file.empty() && config::Table::load(file).holds_table("study"); }

@@ -180,7 +180,8 @@ void add_flags(CLI::App& command, PrivacyFlags& flags) {
 
 void add_privacy_command(CLI::App& program) {
   auto flags = std::make_shared<PrivacyFlags>();
-  auto* command = program.add_subcommand("privacy", "plans differential privacy (noise, budget or number of releases), or audits an account");
+  auto* command = program.add_subcommand(
+      "privacy", "plans differential privacy (noise, budget or number of releases), or audits an account");
   command->footer(
       "Example: evenkeel privacy --epsilon 8 --delta 1e-5 --releases 1000 --rows 2000 --lot 64\n"
       "         evenkeel privacy --noise 1 --delta 1e-6 --releases 40 --clients 50 --values 1250000\n"

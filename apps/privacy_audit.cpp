@@ -60,15 +60,16 @@ PrivacyAudit audit_privacy(const fs::path& given, std::optional<double> delta) {
   }
   if (plan.epsilon == 0) return audit;
   audit.budget = plan.epsilon;
-  const int64_t left = accounts.remaining({.noise = plan.noise, .sampling = plan.sampling}, budget, privacy::kMostReleases);
+  const int64_t left =
+      accounts.remaining({.noise = plan.noise, .sampling = plan.sampling}, budget, privacy::kMostReleases);
   audit.rounds_left = left / (releases.empty() ? 1 : releases.back().times);
   return audit;
 }
 
 OrderedJson json_of(const PrivacyAudit& audit) {
-  OrderedJson json{{"ledger", audit.ledger},   {"runs", audit.runs},   {"rounds", audit.rounds},
+  OrderedJson json{{"ledger", audit.ledger},     {"runs", audit.runs},       {"rounds", audit.rounds},
                    {"releases", audit.releases}, {"epsilon", audit.epsilon}, {"delta", audit.delta},
-                   {"order", audit.order},     {"budget", nullptr},    {"rounds_left", nullptr}};
+                   {"order", audit.order},       {"budget", nullptr},        {"rounds_left", nullptr}};
   if (audit.budget) json["budget"] = *audit.budget;
   if (audit.rounds_left) json["rounds_left"] = *audit.rounds_left;
   return json;
@@ -76,9 +77,9 @@ OrderedJson json_of(const PrivacyAudit& audit) {
 
 std::string text_of(const PrivacyAudit& audit) {
   auto text = concat("ledger        ", audit.ledger, ": whole\n",  //
-                     "released      ", audit.rounds, " rounds, ", audit.releases, " noisy sums; runs: ", join(audit.runs),
-                     '\n', "epsilon       ", fixed(audit.epsilon, 4), " at delta ", audit.delta, " (Renyi, order ",
-                     audit.order, "), of who has spent most\n");
+                     "released      ", audit.rounds, " rounds, ", audit.releases,
+                     " noisy sums; runs: ", join(audit.runs), '\n', "epsilon       ", fixed(audit.epsilon, 4),
+                     " at delta ", audit.delta, " (Renyi, order ", audit.order, "), of who has spent most\n");
   if (audit.budget)
     text += concat("budget        epsilon ", *audit.budget, ": ", *audit.rounds_left, " more rounds like the last\n");
   return text;

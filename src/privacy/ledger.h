@@ -47,8 +47,8 @@ struct Release {
   int64_t times = 1;
   double clip = 0;
   std::optional<std::vector<int64_t>> members{};  ///< ids of those who pay; absent: all
-  std::string digest;                        ///< of everything that the released values depend on, but the key
-  double epsilon = 0, order = 0, delta = 0;  ///< of all releases up to this one
+  std::string digest;                             ///< of everything that the released values depend on, but the key
+  double epsilon = 0, order = 0, delta = 0;       ///< of all releases up to this one
 
   void visit(auto& field) {
     field("run", run);

@@ -31,9 +31,9 @@ bool MemberAccounts::would_exceed(const Event& event, const Members& members, co
   if (members)
     return std::any_of(members->begin(), members->end(),
                        [&](int64_t member) { return of(member).would_exceed(event, 1, budget); });
-  return all_.would_exceed(event, 1, budget) ||
-         std::any_of(named_.begin(), named_.end(),
-                     [&](const auto& one) { return one.second.would_exceed(event, 1, budget); });
+  return all_.would_exceed(event, 1, budget) || std::any_of(named_.begin(), named_.end(), [&](const auto& one) {
+           return one.second.would_exceed(event, 1, budget);
+         });
 }
 
 int64_t MemberAccounts::remaining(const Event& event, const Budget& budget, int64_t most) const {

@@ -11,8 +11,7 @@ namespace {
 void check_rows(const ExperimentConfig& config, const config::Table& table) {
   methods::require_rows_by_gradients(config.method.entry());
   table.table("train").check(config.train.idle_expert_update == train::IdleExpertUpdate::kZeroGrad,
-                             "idle_expert_update",
-                             concat('"', config::name_of(config.train.idle_expert_update), '"'),
+                             "idle_expert_update", concat('"', config::name_of(config.train.idle_expert_update), '"'),
                              "zero_grad where privacy.unit is example");
 }
 
@@ -25,8 +24,8 @@ void check_sampling(const ExperimentConfig& config, const config::Table& of_priv
   of_privacy.check(privacy.sampling != PrivacySampling::kPoisson || clients.quorum == 1, "sampling", sampling,
                    concat("all or fixed, where clients.quorum is ", clients.quorum, ": a draw may be smaller"));
   const double drawn = clients.participation * static_cast<double>(clients.count);
-  of_privacy.check(privacy.noise_cohort == 0 || (static_cast<double>(privacy.noise_cohort) >= drawn &&
-                                                 privacy.noise_cohort <= clients.count),
+  of_privacy.check(privacy.noise_cohort == 0 ||
+                       (static_cast<double>(privacy.noise_cohort) >= drawn && privacy.noise_cohort <= clients.count),
                    "noise_cohort", privacy.noise_cohort,
                    concat("0, or ", drawn, " (clients.participation of clients.count) to ", clients.count));
 }
@@ -39,8 +38,9 @@ void check_clients(const ExperimentConfig& config, const config::Table& table) {
   const auto refuse = [&](bool released, std::string_view what) {
     of_privacy.check(!released, "unit", "\"client\"", concat("off, with ", what));
   };
-  refuse(config.secure_aggregation.hides_uploads(), "secure_aggregation.mode sums or masks: noise is added to uploads "
-                                                    "that the server reads");
+  refuse(config.secure_aggregation.hides_uploads(),
+         "secure_aggregation.mode sums or masks: noise is added to uploads "
+         "that the server reads");
   refuse(config.aggregation.rule != methods::AggregationRule::kMean, "an aggregation.rule other than mean");
   refuse(config.clients.bound_simulated || config.clients.update_norm > 0,
          "clients.bound_simulated or clients.update_norm, which leave out clients by their updates: privacy.clip "

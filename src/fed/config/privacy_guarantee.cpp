@@ -16,9 +16,9 @@ std::string why_simulated(const PrivacySection& privacy) {
 }
 
 std::string of_clients(const PrivacySection& privacy) {
-  const auto what = privacy.is_simulated()
-                        ? concat("simulated, protects nobody (", why_simulated(privacy), "); a run in earnest protects ")
-                        : std::string("protects ");
+  const auto what = privacy.is_simulated() ? concat("simulated, protects nobody (", why_simulated(privacy),
+                                                    "); a run in earnest protects ")
+                                           : std::string("protects ");
   return concat(what, "all rows of a client against everybody who sees broadcasts, adapters and records, ",
                 amount(privacy), "; not against the server, which reads every upload, and not the list of ",
                 privacy.public_sizes ? "participants, the numbers of their rows" : "participants",
@@ -35,11 +35,13 @@ std::string of_sums(const SecureAggregationSection& secure) {
 
 std::string privacy_guarantee(const ExperimentConfig& config) {
   switch (config.privacy.unit) {
-    case PrivacyUnit::kClient: return of_clients(config.privacy);
+    case PrivacyUnit::kClient:
+      return of_clients(config.privacy);
     case PrivacyUnit::kExample:
       return concat("simulated, protects nobody: shows what training learns that protects each row, ",
                     amount(config.privacy), "; nodes switch it on themselves (node --privacy-epsilon)");
-    case PrivacyUnit::kOff: break;
+    case PrivacyUnit::kOff:
+      break;
   }
   if (config.secure_aggregation.hides_uploads()) return of_sums(config.secure_aggregation);
   return "none: the server reads every upload, and adapters and records may reveal rows";

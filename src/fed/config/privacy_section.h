@@ -88,7 +88,8 @@ struct PrivacySection {
     field("delta", delta, "probability with which the guarantee may fail, below 1 / rows or 1 / clients");
     field("noise_multiplier", noise_multiplier,
           "standard deviation of the noise divided by clip; 0: the least for epsilon");
-    field("clip", clip, "largest norm over all trained values: of a row's gradient, or of a client's change in a round");
+    field("clip", clip,
+          "largest norm over all trained values: of a row's gradient, or of a client's change in a round");
     field("lot", lot, "example: expected rows per optimiser step; 0: train.batch_size times train.accumulation");
     field("sampling", sampling,
           "client: who takes part: all, fixed (clients.participation of them, drawn by the public seed) or poisson "

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/plain/error.h"
+#include "base/plain/sha256.h"
 #include "base/random/random.h"
 #include "crypto/hkdf.h"
 
@@ -65,6 +66,12 @@ uint64_t draw_of(const crypto::Secret& key, int64_t round, int64_t client) {
 }
 
 }  // namespace
+
+crypto::Secret seeded_privacy_key(uint64_t seed) {
+  Sha256 digest;
+  digest.update(concat("evenkeel simulated privacy of clients ", seed));
+  return crypto::Secret(digest.bytes());
+}
 
 methods::RoundView draw_poisson(std::span<const methods::ClientProfile> clients, double probability,
                                 const crypto::Secret& key, int64_t round, bool equal_weights) {

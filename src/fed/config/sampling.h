@@ -23,6 +23,9 @@ std::vector<int64_t> sample_participants(int64_t count, double participation, ui
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
                               int64_t round, bool equal_weights = false);
 
+/// Returns the key of draws and noise of a run whose privacy is simulated. Everybody who knows the seed can compute it.
+crypto::Secret seeded_privacy_key(uint64_t seed);
+
 /// Draws each client that takes part in `round` independently, with a probability in (0, 1]: client i is drawn when the
 /// first 8 bytes of HKDF-Expand(key, "evenkeel dp sample 1" 0 round i), lowest byte first, are below probability 2^64.
 /// Weights are as those of draw_round(). The result may be empty.

@@ -114,7 +114,8 @@ TEST(Sampling, PoissonDrawsHaveTheirProbabilityAndLeaveOutWhoDoesNotTakePart) {
   std::vector<int64_t> counts(3);
   constexpr int64_t kRounds = 4000;
   for (int64_t round = 0; round < kRounds; ++round)
-    for (const auto& client : draw_poisson(all, 0.25, key, round, false).participants) ++counts[static_cast<size_t>(client.id)];
+    for (const auto& client : draw_poisson(all, 0.25, key, round, false).participants)
+      ++counts[static_cast<size_t>(client.id)];
   EXPECT_NEAR(static_cast<double>(counts[0]), 0.25 * kRounds, 5 * std::sqrt(0.25 * 0.75 * kRounds));
   EXPECT_NEAR(static_cast<double>(counts[2]), 0.25 * kRounds, 5 * std::sqrt(0.25 * 0.75 * kRounds));
   EXPECT_LE(counts[1], 5);

@@ -8,9 +8,9 @@
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "base/plain/number_text.h"
-#include "base/plain/sha256.h"
 #include "crypto/hkdf.h"
 #include "fed/config/privacy_guarantee.h"
+#include "fed/config/sampling.h"
 #include "fed/store/run_files.h"
 #include "privacy/adaptive_clip.h"
 #include "privacy/discrete_gaussian.h"
@@ -19,8 +19,8 @@ namespace evenkeel::fed {
 namespace {
 
 constexpr auto kFolder = run_file("privacy");
-constexpr double kMostSum = 0x1p62;    // magnitude of a noisy sum
-constexpr double kWidestDraw = 40;     // standard deviations that no draw exceeds
+constexpr double kMostSum = 0x1p62;     // magnitude of a noisy sum
+constexpr double kWidestDraw = 40;      // standard deviations that no draw exceeds
 constexpr double kIndicatorShare = 20;  // clients of a round per client of noise in the indicators
 
 fs::path checked_folder(const fs::path& run, int64_t rounds_done) {
@@ -58,12 +58,6 @@ double squared_norm(std::span<const int64_t> values) {
 }
 
 }  // namespace
-
-crypto::Secret seeded_privacy_key(uint64_t seed) {
-  Sha256 digest;
-  digest.update(concat("evenkeel simulated privacy of clients ", seed));
-  return crypto::Secret(digest.bytes());
-}
 
 double private_weight(const PrivacySection& privacy, const methods::ClientProfile& client) {
   if (privacy.weights == SumWeights::kUniform) return 1;
@@ -103,8 +97,8 @@ ClientPrivacy::ClientPrivacy(const Server& server, const fs::path& run, int64_t 
   plan_ = *ledger_.plan_of(server.config->name);
   noise_of_changes(private_divisor(server, server.drawn(rounds_done)));
   EK_CHECK(rounds_done > 0 || allows(0), kConfig, "privacy.epsilon is ", plan_.epsilon,
-           ", which does not allow one round with noise multiplier ", plan_.noise, " (spent before: ",
-           fixed(ledger_.accounts().spent(plan_.delta).epsilon, 3), ")");
+           ", which does not allow one round with noise multiplier ", plan_.noise,
+           " (spent before: ", fixed(ledger_.accounts().spent(plan_.delta).epsilon, 3), ")");
 }
 
 /// Takes over the releases of an earlier run. Those that a killed process took over are there already.
@@ -176,8 +170,7 @@ void ClientPrivacy::charge(const PrivateSum& sum, const std::string& digest) {
 
 double ClientPrivacy::add_noise(const PrivateSum& sum) {
   const auto changes = sum.values.first(sum.values.size() - 1);
-  const double scale =
-      options_.noise_cohort > 0 ? sum.divisor / static_cast<double>(options_.noise_cohort) : 1;
+  const double scale = options_.noise_cohort > 0 ? sum.divisor / static_cast<double>(options_.noise_cohort) : 1;
   const int64_t variance = privacy::noise_variance(noise_of_changes(sum.divisor) * scale, sum.grid);
   const double largest = static_cast<double>(sum.drawn.participants.size()) * static_cast<double>(sum.grid.bound) +
                          kWidestDraw * std::sqrt(static_cast<double>(variance));
@@ -227,8 +220,8 @@ void ClientPrivacy::fill_record(const PrivateSum& sum, double variance) {
 }
 
 std::string ClientPrivacy::summary() const {
-  return concat(privacy_guarantee(*server_.config), "; noise multiplier ", fixed(plan_.noise, 4), ", spent before: ",
-                fixed(ledger_.accounts().spent(plan_.delta).epsilon, 3));
+  return concat(privacy_guarantee(*server_.config), "; noise multiplier ", fixed(plan_.noise, 4),
+                ", spent before: ", fixed(ledger_.accounts().spent(plan_.delta).epsilon, 3));
 }
 
 }  // namespace evenkeel::fed

@@ -30,9 +30,6 @@ class BudgetSpent : public std::exception {
   std::string text_;
 };
 
-/// Returns the key of draws and noise of a run whose privacy is simulated. Everybody who knows the seed can compute it.
-crypto::Secret seeded_privacy_key(uint64_t seed);
-
 /// Returns the weight of a client's change, in [0, 1]. It does not depend on who else takes part.
 double private_weight(const PrivacySection& privacy, const methods::ClientProfile& client);
 /// Returns what the sum of a round is divided by: the sum of the weights that are drawn, expected for Poisson sampling.

@@ -68,9 +68,7 @@ class ClientPrivacyTest : public testing::SmallRun {
     return at::cat(all).to(at::kDouble);
   }
 
-  static size_t ledger_lines(const fs::path& run) {
-    return privacy::Ledger::releases(run / "privacy").size();
-  }
+  static size_t ledger_lines(const fs::path& run) { return privacy::Ledger::releases(run / "privacy").size(); }
 };
 
 double largest(const at::Tensor& values) { return values.abs().max().item<double>(); }
@@ -260,8 +258,8 @@ TEST_F(ClientPrivacyTest, MethodsThatReleaseMoreThanASumAreRefused) {
   for (const std::string_view method : {"flora", "florist", "hetlora", "flexlora", "fedex-lora", "fed-sb", "a3smoe"})
     EXPECT_THROW(private_run({concat("method.name=\"", method, "\"")}), Error) << method;
   for (const auto* option : {"pg=true", "phi_update=\"utilization\"", "phi_train=\"local_fedavg\""})
-    EXPECT_THROW(private_run({"method.name=\"ub-smoe\"", "method.ub-smoe.pg=false",
-                              "method.ub-smoe.phi_update=\"off\"", concat("method.ub-smoe.", option)}),
+    EXPECT_THROW(private_run({"method.name=\"ub-smoe\"", "method.ub-smoe.pg=false", "method.ub-smoe.phi_update=\"off\"",
+                              concat("method.ub-smoe.", option)}),
                  Error)
         << option;
 }
@@ -285,19 +283,48 @@ std::set<std::string> names_of(Record record) {
 
 // What a run with privacy of clients does with each quantity. A new field of a record has to be entered here.
 const std::set<std::string> kPublic = {  // the config's, the server's own, or sizes that do not depend on rows
-    "id",      "name",       "node",           "budget",           "top_k",    "rank",         "weight",
-    "bytes_up", "bytes_down", "bytes_up_parts", "bytes_down_parts", "up_parts", "down_parts",   "files",
-    "round",   "method",     "gate_norm",      "gates_sum_to_one", "lr",       "participants", "clients",
-    "lost",    "reason",     "seconds",        "kind",             "key",      "run",          "client",
-    "work",    "digest",     "outcome",        "client_s",         "peer",     "diagnostics"};
+    "id",
+    "name",
+    "node",
+    "budget",
+    "top_k",
+    "rank",
+    "weight",
+    "bytes_up",
+    "bytes_down",
+    "bytes_up_parts",
+    "bytes_down_parts",
+    "up_parts",
+    "down_parts",
+    "files",
+    "round",
+    "method",
+    "gate_norm",
+    "gates_sum_to_one",
+    "lr",
+    "participants",
+    "clients",
+    "lost",
+    "reason",
+    "seconds",
+    "kind",
+    "key",
+    "run",
+    "client",
+    "work",
+    "digest",
+    "outcome",
+    "client_s",
+    "peer",
+    "diagnostics"};
 const std::set<std::string> kOfSizes = {"examples", "steps"};  // absent unless privacy.public_sizes
-const std::set<std::string> kWithheld = {"tokens",       "targets",   "loss",    "loss_sum",          "first_loss",
-                                         "last_loss",    "counts",    "metrics", "experts_per_token", "flops",
+const std::set<std::string> kWithheld = {"tokens",       "targets",      "loss",    "loss_sum",          "first_loss",
+                                         "last_loss",    "counts",       "metrics", "experts_per_token", "flops",
                                          "step_seconds", "move_seconds", "moved"};
 const std::set<std::string> kAbsent = {  // of other kinds of runs
-    "simulated",   "secure_aggregation", "layers",      "utilization",   "entropy",
-    "gini",        "dead_experts",       "entropy_mean", "entropy_std",  "entropy_joint",
-    "gini_mean",   "nearly_dead_experts", "entropy_unnormalized"};
+    "simulated",           "secure_aggregation", "layers",      "utilization",   "entropy",   "gini",
+    "dead_experts",        "entropy_mean",       "entropy_std", "entropy_joint", "gini_mean", "nearly_dead_experts",
+    "entropy_unnormalized"};
 
 template <typename Record>
 void expect_all_known(Record record) {

@@ -113,12 +113,11 @@ struct Round {
                      .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
                      .on_progress = [&](const ClientProgress& done) { progress.step(shown(done)); },
                      .full_sync = [&] { return server.full_sync(now.state); },
-                     .check =
-                         [&](const methods::ClientProfile& client, const Reply& reply) -> std::optional<double> {
-                           moved[client.id] = check_training_reply(server, now.state, client, reply);
-                           if (privacy) return std::nullopt;  // it depends on rows
-                           return moved[client.id];
-                         },
+                     .check = [&](const methods::ClientProfile& client, const Reply& reply) -> std::optional<double> {
+                       moved[client.id] = check_training_reply(server, now.state, client, reply);
+                       if (privacy) return std::nullopt;  // it depends on rows
+                       return moved[client.id];
+                     },
                      .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
                      .training = TrainingRound{now.state, view},
                      .encodes = true});
@@ -196,7 +195,8 @@ struct Round {
     return timed(seconds.aggregate, [&] {
       release_mapped_pages();  // of the base: all clients' uploads are mapped now
       trim_heap(now.state);
-      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view), &report, privacy);
+      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view), &report,
+                              privacy);
     });
   }
 

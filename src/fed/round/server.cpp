@@ -7,7 +7,6 @@
 
 #include "base/plain/text.h"
 #include "fed/config/sampling.h"
-#include "fed/round/client_privacy.h"
 #include "fed/round/virtual_clock.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"

@@ -10,8 +10,8 @@
 
 #include "base/plain/log.h"
 #include "fed/exchange/simulated_masks.h"
-#include "fed/round/server.h"
 #include "fed/round/round_sum.h"
+#include "fed/round/server.h"
 #include "fed/round/update_size.h"
 
 namespace evenkeel::fed {

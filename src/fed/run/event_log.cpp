@@ -34,8 +34,8 @@ ScalarEvent event_of(const RoundRecord& round) {
                {"train/flops", round.flops},
                {"train/experts_per_token", round.experts_per_token}};
   scalars.insert(scalars.end(), {{"train/participants", static_cast<double>(round.participants)},
-                              {"train/seconds", round.seconds.round},
-                              {"traffic/bytes_up", static_cast<double>(round.bytes_up)},
+                                 {"train/seconds", round.seconds.round},
+                                 {"traffic/bytes_up", static_cast<double>(round.bytes_up)},
                                  {"traffic/bytes_down", static_cast<double>(round.bytes_down)}});
   if (round.privacy) scalars.push_back({"privacy/epsilon", round.privacy->epsilon});
   if (round.loss) scalars.insert(scalars.begin(), {"train/loss", *round.loss});

@@ -196,8 +196,8 @@ std::string noise_text(double signal) {
 
 /// Says what the noise of a round cost, and how much of its sum was signal.
 std::string client_privacy_line(int64_t round, const ClientPrivacyRecord& privacy) {
-  return concat("[train] round ", round, ": private for clients", privacy.simulated ? " (simulated, protects nobody)" : "",
-                ": epsilon ", fixed(privacy.epsilon, 3),
+  return concat("[train] round ", round, ": private for clients",
+                privacy.simulated ? " (simulated, protects nobody)" : "", ": epsilon ", fixed(privacy.epsilon, 3),
                 privacy.budget ? concat(" of ", *privacy.budget) : std::string(), " at delta ", privacy.delta,
                 ", changes ", noise_text(privacy.signal));
 }
@@ -449,8 +449,7 @@ std::vector<scoring::TaskScore> complete_run(const Server& server, Fabric& fabri
   try {
     EventLog tensorboard(folder.path(), server.config->report.tensorboard);
     std::optional<ClientPrivacy> privacy;
-    if (server.config->privacy.protects_clients())
-      privacy.emplace(server, folder.path(), folder.opened_round());
+    if (server.config->privacy.protects_clients()) privacy.emplace(server, folder.path(), folder.opened_round());
     auto scores = play_run({server, fabric, folder, stop, tensorboard, privacy ? &*privacy : nullptr});
     folder.note(log::Level::kInfo, "[run] done");
     return scores;

@@ -68,8 +68,8 @@ TEST(FleetMetrics, ScoresDoNotReplaceWhatIsShownOfTraining) {
     EXPECT_NE(text.find(concat("evenkeel_", line, "\n")), std::string::npos) << line << "\n" << text;
 }
 
-// A run can protect its clients ([privacy] unit = "client"), so a metric may depend on times and sizes of messages, and on
-// no row.
+// A run can protect its clients ([privacy] unit = "client"), so a metric may depend on times and sizes of messages,
+// and on no row.
 TEST(FleetMetrics, NoneDependsOnRows) {
   FleetStatus status;
   status.work.add(reply(0, fed::AuditWork::kTrain));

@@ -62,8 +62,8 @@ void leave_out_tasks_here(bool evaluate, fed::Server& server) {
 
 fed::Experiment served_experiment(const fed::RunConfig& config, bool evaluate) {
   EK_CHECK(config->privacy.unit != fed::PrivacyUnit::kExample, kConfig,
-           "[privacy] unit = \"example\" is simulated and protects no node: in a federation, the operator of a node switches it on (node "
-           "--privacy-epsilon)");
+           "[privacy] is simulated and protects no node where unit is \"example\": in a federation, the operator of a "
+           "node switches it on (node --privacy-epsilon)");
   require_real_privacy(config->privacy);
   fed::check_nodes(config->secure_aggregation);
   auto e = fed::make_experiment(config, evaluate ? fed::Purpose::kPrepare : fed::Purpose::kServe);
