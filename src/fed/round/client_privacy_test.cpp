@@ -40,7 +40,8 @@ class ClientPrivacyTest : public testing::SmallRun {
     for (const auto& client : e.server.draw(state).participants) {
       auto changed = lora::clone(state.global.adapters);
       const auto moves = lora::make_adapters(e.server.sites, client.rank, 1.0, seed + static_cast<uint64_t>(client.id));
-      for (auto& [site, factors] : changed) factors.a += moves.at(site).a, factors.b += moves.at(site).a.sum();
+      for (auto& [site, factors] : changed)
+        factors.a += 0.1 * moves.at(site).a, factors.b += 0.1 * moves.at(site).a.sum();
       updates.push_back({client, {.adapters = std::move(changed)}, 1});
     }
     return updates;
@@ -82,7 +83,7 @@ TEST_F(ClientPrivacyTest, WithoutNoiseAndWithinTheBoundTheSumIsTheMeanOfTheUploa
     mean += values_of({.global = {.adapters = update.payload.adapters}}) / static_cast<double>(updates.size());
   const auto step = privacy::grid_of(mean.numel(), 100).step;
   EXPECT_LE(largest(values_of(clean(e, state, updates)) - mean), step / 2 + 1e-6);
-  EXPECT_GT(largest(mean - values_of(state)), 100 * step) << "the updates change something";
+  EXPECT_GT(largest(mean - values_of(state)), 10 * step) << "the updates change something";
 }
 
 TEST_F(ClientPrivacyTest, ChangesBeyondTheBoundAreScaledToIt) {
@@ -109,7 +110,8 @@ TEST_F(ClientPrivacyTest, ALostClientAddsZeroAndTheDivisorStays) {
   const auto last = values_of({.global = {.adapters = updates.back().payload.adapters}}) - values_of(state);
   updates.pop_back();
   const auto left = values_of(clean(e, state, updates)) - values_of(state);
-  EXPECT_LE(largest(whole - left - last / 3), 1e-3);
+  EXPECT_LE(largest(whole - left - last / 3), 2 * privacy::grid_of(last.numel(), 100).step) << "rounding";
+  EXPECT_GT(largest(last / 3), 10 * privacy::grid_of(last.numel(), 100).step);
 }
 
 TEST_F(ClientPrivacyTest, EqualSumsGetEqualNoiseAndAreChargedOnceAndOthersGetTheirOwn) {
