@@ -24,6 +24,7 @@
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
 #include "fed/config/config_paths.h"
+#include "fed/config/privacy_guarantee.h"
 #include "fed/run/computed_speed.h"
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
@@ -197,6 +198,7 @@ struct Foreseen {
   std::string device_name{};                   ///< model.device
   bool is_large = false;                       ///< true: the weights are not loaded to measure the time
   std::optional<ComputedTime> computed{};      ///< set for a large model, if its device is here
+  std::string guarantee{};                     ///< who is protected against whom
 };
 
 /// Returns nothing if the run computes on a GPU and this machine has none.
@@ -232,6 +234,7 @@ Foreseen foreseen(const DoctorFlags& flags) {
                  .disk = fed::disk_needs(experiment),
                  .folder = experiment.server.config->folder()};
   plans.device_name = config->model.device;
+  plans.guarantee = fed::privacy_guarantee(*config);
   if (on_gpu)
     plans.device = models::of_ranks(fed::device_memory_plan(experiment), ranks_sharing(plans.device_name, flags.ranks));
   plans.is_large = fed::is_too_large_to_measure(experiment.server.model_folder);
@@ -278,7 +281,10 @@ void print_time_and_disk(const DoctorFlags& flags, const Foreseen& plan) {
   std::cout << time_of(flags, plan) << '\n';
   std::cout << "disk    about " << machine::bytes_text(plan.disk.kept) << ", and "
             << machine::bytes_text(plan.disk.passing) << " while it runs, in " << plan.folder.string() << "; free "
-            << machine::bytes_text(machine::free_disk(plan.folder)) << '\n';
+            << machine::bytes_text(machine::free_disk(plan.folder)) << '\n'
+            << "\n"
+            << flags.config << ": privacy\n"
+            << plan.guarantee << '\n';
 }
 
 bool is_study(const std::string& file) { return !file.empty() && config::Table::load(file).holds_table("study"); }

@@ -1,4 +1,4 @@
-// `evenkeel privacy`: what releases with noise cost, before a run is begun.
+// `evenkeel privacy`: what releases with noise cost, before a run is begun, and what an account has spent.
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/commands.h"
+#include "apps/privacy_audit.h"
 #include "base/plain/error.h"
 #include "base/plain/json.h"
 #include "base/plain/number_text.h"
@@ -17,8 +18,8 @@ namespace evenkeel::apps {
 namespace {
 
 struct PrivacyFlags {
-  double delta = 0;
-  std::optional<double> epsilon, noise, sampling;
+  std::string run;
+  std::optional<double> delta, epsilon, noise, sampling;
   std::optional<int64_t> releases, rows, lot, clients, values;
   bool json = false;
 };
@@ -38,6 +39,7 @@ bool among(const std::optional<T>& value, T least, T most) {
 
 void check_flags(const PrivacyFlags& flags) {
   constexpr int64_t kMost = privacy::kMostReleases;
+  EK_CHECK(flags.delta, kConfig, "--delta is required");
   const int given = flags.epsilon.has_value() + flags.noise.has_value() + flags.releases.has_value();
   EK_CHECK(given == 2, kConfig, "privacy: ", given,
            " of --epsilon, --noise and --releases are given, expected two: ", "the third is computed");
@@ -71,7 +73,7 @@ int64_t most_releases(const privacy::Event& event, const privacy::Budget& budget
 }
 
 Plan plan_of(const PrivacyFlags& flags) {
-  const privacy::Budget budget{flags.epsilon.value_or(1), flags.delta};
+  const privacy::Budget budget{flags.epsilon.value_or(1), *flags.delta};
   check_budget(budget, "privacy");
   Plan plan{.event = {.noise = flags.noise.value_or(1), .sampling = sampling_of(flags)}, .spent = {}};
   check_event(plan.event, "privacy");
@@ -79,9 +81,9 @@ Plan plan_of(const PrivacyFlags& flags) {
   plan.releases = flags.releases ? *flags.releases : most_releases(plan.event, budget);
   privacy::Accountant accountant;
   accountant.add(plan.event, plan.releases);
-  plan.spent = accountant.spent(flags.delta);
+  plan.spent = accountant.spent(*flags.delta);
   const privacy::Releases all{plan.event, plan.releases};
-  plan.loss_distribution = privacy::loss_distribution_epsilon(std::span(&all, 1), flags.delta);
+  plan.loss_distribution = privacy::loss_distribution_epsilon(std::span(&all, 1), *flags.delta);
   if (plan.loss_distribution && !std::isfinite(*plan.loss_distribution)) plan.loss_distribution.reset();
   if (flags.clients)
     plan.signal_bound =
@@ -131,19 +133,37 @@ std::string text_of(const Plan& plan, double delta) {
   return text;
 }
 
-void run_privacy(const PrivacyFlags& flags) {
+void print_audit(const PrivacyFlags& flags) {
+  const bool plans = flags.epsilon || flags.noise || flags.sampling || flags.releases || flags.rows || flags.lot ||
+                     flags.clients || flags.values;
+  EK_CHECK(!plans, kConfig, "privacy: --run audits an account and goes with --delta and --json alone");
+  const auto audit = audit_privacy(flags.run, flags.delta);
+  if (flags.json)
+    std::cout << json_of(audit).dump() << '\n';
+  else
+    std::cout << text_of(audit);
+}
+
+void print_plan(const PrivacyFlags& flags) {
   check_flags(flags);
   const auto plan = plan_of(flags);
   if (flags.json)
-    std::cout << json_of(plan, flags.delta).dump() << '\n';
+    std::cout << json_of(plan, *flags.delta).dump() << '\n';
   else
-    std::cout << text_of(plan, flags.delta);
+    std::cout << text_of(plan, *flags.delta);
+}
+
+void run_privacy(const PrivacyFlags& flags) {
+  flags.run.empty() ? print_plan(flags) : print_audit(flags);
   std::cout << std::flush;
 }
 
 void add_flags(CLI::App& command, PrivacyFlags& flags) {
-  command.add_option("--delta", flags.delta, "probability with which the guarantee may fail; below 1 / members")
-      ->required();
+  command.add_option("--run", flags.run,
+                     "audit an account: a run folder with [privacy] unit = \"client\", or the memory folder of a "
+                     "private node");
+  command.add_option("--delta", flags.delta,
+                     "probability with which the guarantee may fail; below 1 / members (--run: default of its plan)");
   command.add_option("--epsilon", flags.epsilon, "the budget");
   command.add_option("--noise", flags.noise, "standard deviation of the noise divided by the clip bound");
   command.add_option("--releases", flags.releases, "number of noisy sums: rounds, or steps of a node over all rounds");
@@ -160,10 +180,12 @@ void add_flags(CLI::App& command, PrivacyFlags& flags) {
 
 void add_privacy_command(CLI::App& program) {
   auto flags = std::make_shared<PrivacyFlags>();
-  auto* command = program.add_subcommand("privacy", "plans differential privacy: noise, budget or number of releases");
+  auto* command = program.add_subcommand(
+      "privacy", "plans differential privacy (noise, budget or number of releases), or audits an account");
   command->footer(
       "Example: evenkeel privacy --epsilon 8 --delta 1e-5 --releases 1000 --rows 2000 --lot 64\n"
-      "         evenkeel privacy --noise 1 --delta 1e-6 --releases 40 --clients 50 --values 1250000\n\n"
+      "         evenkeel privacy --noise 1 --delta 1e-6 --releases 40 --clients 50 --values 1250000\n"
+      "         evenkeel privacy --run runs/private\n\n"
       "Of --epsilon, --noise and --releases, two are given and the third is computed: the least noise for a budget, "
       "the "
       "cost of a noise, or the number of releases that a budget allows.");

@@ -9,6 +9,7 @@
 #include "fed/config/arithmetic.h"
 #include "fed/config/client_rows.h"
 #include "fed/config/config_paths.h"
+#include "fed/config/privacy_guarantee.h"
 #include "fed/run/computed_speed.h"
 #include "fed/run/federation_plan.h"
 #include "fed/run/run_forecast.h"
@@ -87,6 +88,7 @@ void plan_served(const std::string& file, const std::vector<std::string>& settin
               plan.node);
   print_traffic(file, plan);
   print_time_and_disk(file, asked, plan);
+  std::cout << "\n" << file << ": privacy\n" << fed::privacy_guarantee(asked) << '\n';
 }
 
 }  // namespace evenkeel::apps

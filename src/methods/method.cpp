@@ -139,8 +139,8 @@ lora::Payload FederatedMethod::broadcast(const ServerState& state, const ClientP
 
 ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& state, const RoundView& round,
                                        const Uploads& uploads) const {
-  EK_CHECK(uploads.size() > 0 && uploads.size() == round.weights.size(), kInternal, "aggregate: ", uploads.size(),
-           " updates for ", round.weights.size(), " weights");
+  EK_CHECK((uploads.size() > 0 || uploads.hidden()) && uploads.size() == round.weights.size(), kInternal,
+           "aggregate: ", uploads.size(), " updates for ", round.weights.size(), " weights");
   ServerState next = state;
   for (auto& [site, factors] : next.global.adapters) {
     for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core})
@@ -150,6 +150,7 @@ ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& sta
 }
 
 void FederatedMethod::check_sums() const {}
+void FederatedMethod::check_client_privacy() const {}
 TensorMap FederatedMethod::summands(const ClientUpdate&, double) const { return {}; }
 at::Tensor FederatedMethod::expert_weights(const std::string&, const ClientUpdate&, double) const { return {}; }
 

@@ -73,6 +73,11 @@ class FederatedMethod {
   /// client multiplies the changes of its stacks by them, which Uploads::change() returns summed.
   virtual at::Tensor expert_weights(const std::string& layer, const ClientUpdate& own, double weight) const;
 
+  /// Checks that a round changes nothing but by the sum of the clients' changes of their factors, which gets noise
+  /// ([privacy] unit = "client"). Uploads then know no named sums (Uploads::tells()).
+  /// \throws kConfig when the value of an option needs more
+  virtual void check_client_privacy() const;
+
   /// Returns numbers and small tensors ([L], or [E] per layer) for the run records.
   virtual TensorMap diagnostics(const ServerState& state) const;
   /// Returns the pseudo-gradients of the next round as factors A and B by site, before any scaling; empty if the method

@@ -73,6 +73,16 @@ void check_from_sums(const MethodEntry& entry) {
            entry.why_single, ", but single uploads stay hidden; allowed: off, or a method of ", join(able));
 }
 
+void check_client_privacy(const MethodEntry& entry) {
+  const auto can = [](const MethodEntry& one) { return one.from_sums != FromSums::kNo && !one.weighs_experts; };
+  std::vector<std::string_view> able;
+  for (const auto& other : methods())
+    if (can(other)) able.push_back(other.name);
+  EK_CHECK(can(entry), kConfig, "privacy.unit: method ", entry.name, " ",
+           entry.weighs_experts ? "divides by weights of experts, which depend on rows" : entry.why_single,
+           "; privacy of clients needs a sum of changes alone: use ", join(able));
+}
+
 const MethodEntry& find_method(std::string_view name) {
   const MethodEntry* found = nullptr;
   for (const auto& entry : methods())

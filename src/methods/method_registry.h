@@ -129,6 +129,10 @@ MethodEntry method_entry(MethodEntry row) {
 /// \throws kConfig saying why it cannot, with the methods that can
 void check_from_sums(const MethodEntry& entry);
 
+/// Checks that the sum of clients' changes is all that a method needs, so that noise in it hides any client.
+/// \throws kConfig saying why it is not, with the methods of which this is true
+void check_client_privacy(const MethodEntry& entry);
+
 /// Returns all registered methods. References to entries stay valid.
 const std::deque<MethodEntry>& methods();
 /// Registers a method that is not compiled into the library (docs/tutorial-new-method.md). Call it before threads

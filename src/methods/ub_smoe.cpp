@@ -104,6 +104,15 @@ class UbSmoe : public FederatedMethod {
     return payload;
   }
 
+  void check_client_privacy() const override {
+    EK_CHECK(!options_.pg, kConfig, "privacy.unit: method.ub-smoe.pg is true, allowed: false with privacy of clients, ",
+             "where pseudo-gradients of idle experts would be noise");
+    EK_CHECK(options_.phi_update == PhiUpdate::kOff && options_.phi_train != PhiTrain::kLocalFedavg, kConfig,
+             "privacy.unit: method.ub-smoe.phi_update is ", config::name_of(options_.phi_update), " and phi_train ",
+             config::name_of(options_.phi_train),
+             ", allowed with privacy of clients: phi_update = \"off\" and phi_train = \"off\" or \"local_discard\"");
+  }
+
   /// Returns the utilisation that aggregate() sums, and phi where clients train it.
   TensorMap summands(const ClientUpdate& own, double weight) const override {
     TensorMap parts;
@@ -158,6 +167,7 @@ class UbSmoe : public FederatedMethod {
       PseudoGradients::set(server.sites, state, next, server.lr * gamma);
     }
     for (const auto& layer : server.moe_layers) {
+      if (!uploads.tells(utilization_of(layer))) continue;  // check_client_privacy(): only records would have it
       const auto u_E = utilization_E(layer, round, uploads);
       const double target = balanced_utilization(round) / static_cast<double>(server.num_experts);
       auto& phi_E = next.global.extras.at(phi_of(layer));

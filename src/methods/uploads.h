@@ -113,6 +113,11 @@ class Uploads {
   /// Computes a sum that FederatedMethod::summands() names: sum_c part(upload_c, p_c).
   at::Tensor sum(const std::string& name, std::span<const double> weights,
                  const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
+  /// Returns true if there are totals alone. Then a round may have no upload: its change is noise.
+  bool hidden() const { return totals_ != nullptr; }
+  /// Returns true if a sum that FederatedMethod::summands() names is known. False: the sum of changes is all that there
+  /// is ([privacy] unit = "client").
+  bool tells(const std::string& name) const { return !totals_ || totals_->sums.contains(name); }
   /// A factor as the clients received it, and the sum of their changes.
   struct Change {
     at::Tensor before, change;

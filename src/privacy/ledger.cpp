@@ -72,6 +72,14 @@ std::vector<Release> Ledger::releases(const fs::path& folder) {
   return all;
 }
 
+std::vector<Plan> Ledger::plans(const fs::path& folder) {
+  std::vector<Plan> all;
+  read_lines(folder, [&](const std::string& kind, const JsonView& view) {
+    if (kind == kPlan) all.push_back(record::read<Plan>(view));
+  });
+  return all;
+}
+
 Ledger::Ledger(const fs::path& folder) : folder_(folder) {
   make_folders(folder);
   lock_.emplace(folder);
@@ -79,10 +87,7 @@ Ledger::Ledger(const fs::path& folder) : folder_(folder) {
   lines_ = read_lines(folder, [&](const std::string& kind, const JsonView& view) {
     key_digest = view.at(kKeyDigest).string();
     if (kind == kPlan) plans_.push_back(record::read<Plan>(view));
-    if (kind != kRelease) return;
-    const auto release = record::read<Release>(view);
-    account_.add({.noise = release.noise, .sampling = release.sampling}, release.times);
-    digests_.insert(release.digest);
+    if (kind == kRelease) enter(record::read<Release>(view));
   });
   EK_CHECK(lines_ == 0 || path_exists(folder / kKeyFile), kCheckpoint, (folder / kKeyFile).string(),
            " is missing: without it, this ledger cannot go on");
@@ -111,13 +116,18 @@ void Ledger::add(const Plan& plan) {
 }
 
 void Ledger::add(Release release, double delta) {
-  auto after = account_;
-  after.add({.noise = release.noise, .sampling = release.sampling}, release.times);
+  auto after = accounts_;
+  after.add({.noise = release.noise, .sampling = release.sampling}, release.times, release.members);
   const auto spent = after.spent(delta);
   release.epsilon = spent.epsilon, release.order = spent.order, release.delta = delta;
   append(kRelease, record::write(release));
-  account_ = std::move(after);
+  enter(release);
+}
+
+void Ledger::enter(const Release& release) {
+  accounts_.add({.noise = release.noise, .sampling = release.sampling}, release.times, release.members);
   digests_.insert(release.digest);
+  rounds_.emplace(release.run, release.round);
 }
 
 }  // namespace evenkeel::privacy

@@ -12,12 +12,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/plain/json.h"
 #include "base/system/folder_lock.h"
 #include "crypto/secret.h"
-#include "privacy/accountant.h"
+#include "privacy/member_accounts.h"
 
 namespace evenkeel::privacy {
 
@@ -45,8 +46,9 @@ struct Release {
   double noise = 1, sampling = 1;
   int64_t times = 1;
   double clip = 0;
-  std::string digest;                        ///< of everything that the released values depend on, but the key
-  double epsilon = 0, order = 0, delta = 0;  ///< of all releases up to this one
+  std::optional<std::vector<int64_t>> members{};  ///< ids of those who pay; absent: all
+  std::string digest;                             ///< of everything that the released values depend on, but the key
+  double epsilon = 0, order = 0, delta = 0;       ///< of all releases up to this one
 
   void visit(auto& field) {
     field("run", run);
@@ -55,6 +57,7 @@ struct Release {
     field("sampling", sampling);
     field("times", times);
     field("clip", clip);
+    field("members", members);
     field("digest", digest);
     field("epsilon", epsilon);
     field("order", order);
@@ -75,11 +78,17 @@ class Ledger {
   static bool exists(const std::filesystem::path& folder);
   /// Reads the releases of a ledger. The folder is not changed and needs no lock. \throws as the constructor
   static std::vector<Release> releases(const std::filesystem::path& folder);
+  /// Reads the plans, as releases().
+  static std::vector<Plan> plans(const std::filesystem::path& folder);
 
   const crypto::Secret& key() const { return key_; }
-  const Accountant& account() const { return account_; }
+  /// Returns the account of releases of all members.
+  const Accountant& account() const { return accounts_.of_all(); }
+  const MemberAccounts& accounts() const { return accounts_; }
   /// Returns true if releases with this digest are in the account: the same values may leave again.
   bool holds(const std::string& digest) const { return digests_.contains(digest); }
+  /// Returns true if there are releases of a round (1: the first) of a run.
+  bool holds(const std::string& run, int64_t round) const { return rounds_.contains({run, round}); }
   /// Returns the plan of a run, if it has one.
   std::optional<Plan> plan_of(const std::string& run) const;
 
@@ -93,12 +102,14 @@ class Ledger {
   std::filesystem::path folder_;
   std::optional<FolderLock> lock_;
   crypto::Secret key_;
-  Accountant account_;
+  MemberAccounts accounts_;
   std::set<std::string> digests_;
+  std::set<std::pair<std::string, int64_t>> rounds_;
   std::vector<Plan> plans_;
   int64_t lines_ = 0;
 
   void append(const char* kind, const OrderedJson& fields);
+  void enter(const Release& release);
 };
 
 }  // namespace evenkeel::privacy

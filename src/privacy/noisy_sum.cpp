@@ -70,10 +70,11 @@ double norm_of(std::span<const float> change) {
   return std::sqrt(all);
 }
 
-ClippedChange clipped(std::span<const float> change, const Grid& grid) {
+ClippedChange clipped(std::span<const float> change, const Grid& grid, double weight) {
+  EK_CHECK(weight >= 0 && weight <= 1, kInternal, "privacy: a change has the weight ", weight);
   const double norm = norm_of(change) / grid.step;
-  ClippedChange result{std::vector<int64_t>(change.size()), 1};
-  if (norm > 0) result.factor = std::min(1.0, grid.target * kBelowOne / norm);
+  ClippedChange result{std::vector<int64_t>(change.size()), weight, norm <= static_cast<double>(grid.bound)};
+  if (norm > 0) result.factor *= std::min(1.0, grid.target * kBelowOne / norm);
   const auto most = static_cast<Uint128>(grid.bound) * static_cast<Uint128>(grid.bound);
   while (round_to(result.values, change, result.factor / grid.step) > most) result.factor *= kBelowOne;
   return result;
@@ -87,7 +88,7 @@ int64_t noise_variance(double noise, const Grid& grid) {
   return static_cast<int64_t>(std::ceil(deviation * deviation));
 }
 
-crypto::Secret noise_seed(const crypto::Secret& key, const NoisePurpose& purpose, std::span<const int64_t> sum) {
+crypto::Bytes32 digest_of(std::span<const int64_t> sum) {
   Sha256 digest;
   std::string bytes;
   for (const int64_t value : sum) {
@@ -95,12 +96,16 @@ crypto::Secret noise_seed(const crypto::Secret& key, const NoisePurpose& purpose
     if (bytes.size() >= (1 << 16)) digest.update(bytes), bytes.clear();
   }
   digest.update(bytes);
+  return digest.bytes();
+}
+
+crypto::Secret noise_seed(const crypto::Secret& key, const NoisePurpose& purpose, std::span<const int64_t> sum) {
   std::string info = "evenkeel dp noise 1";
   info += '\0';
   info.append(purpose.run) += '\0';
   crypto::append_be64(info, purpose.round);
   info.append(purpose.name) += '\0';
-  info.append(crypto::view_of(digest.bytes()));
+  info.append(crypto::view_of(digest_of(sum)));
   return crypto::hkdf_expand(key, info);
 }
 

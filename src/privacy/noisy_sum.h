@@ -30,13 +30,15 @@ Grid grid_of(int64_t values, double clip);
 /// A change as integers.
 struct ClippedChange {
   std::vector<int64_t> values;
-  double factor = 1;  ///< f; below 1 when the change was clipped
+  double factor = 1;   ///< f times the weight
+  bool within = true;  ///< its norm was at most the clip bound
 };
 
 /// Returns the Euclidean norm, in float64. \throws kNumeric for a value that is not finite
 double norm_of(std::span<const float> change);
-/// Scales a change to the bound of the grid and rounds it. \throws kNumeric for a value that is not finite
-ClippedChange clipped(std::span<const float> change, const Grid& grid);
+/// Scales a change to the bound of the grid, multiplies it by a weight in [0, 1] and rounds it. \throws kNumeric for a
+/// value that is not finite
+ClippedChange clipped(std::span<const float> change, const Grid& grid, double weight = 1);
 
 /// Returns ceil((noise Delta)^2), the variance of the noise per value of a sum. \throws kConfig when it is above 2^56
 int64_t noise_variance(double noise, const Grid& grid);
@@ -49,8 +51,10 @@ struct NoisePurpose {
   std::string_view name;  ///< of the tensor
 };
 
-/// Returns HKDF-Expand(key, "evenkeel dp noise 1" 0 run 0 round name 0 SHA-256(sum)), with the sum as int64, lowest
-/// byte first.
+/// Returns the SHA-256 of a sum, with its values as int64, lowest byte first.
+crypto::Bytes32 digest_of(std::span<const int64_t> sum);
+
+/// Returns HKDF-Expand(key, "evenkeel dp noise 1" 0 run 0 round name 0 digest_of(sum)).
 crypto::Secret noise_seed(const crypto::Secret& key, const NoisePurpose& purpose, std::span<const int64_t> sum);
 
 }  // namespace evenkeel::privacy

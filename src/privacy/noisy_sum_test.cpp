@@ -10,6 +10,7 @@
 #include "base/plain/error.h"
 #include "base/random/random.h"
 #include "crypto/testing.h"
+#include "privacy/accountant.h"
 #include "privacy/discrete_gaussian.h"
 
 namespace evenkeel::privacy {
@@ -103,6 +104,54 @@ TEST(NoiseVariance, IsRoundedUpAndBounded) {
   EXPECT_EQ(noise_variance(1.5, grid_of(4, 1)), 147'456);
   EXPECT_EQ(noise_variance(0.01, grid_of(4, 1)), 7);
   EXPECT_THROW(noise_variance(200, grid_of(193'986'560, 1)), Error);
+}
+
+TEST(ClippedChange, AWeightScalesTheIntegersBeforeTheyAreRounded) {
+  const auto half = clipped(Floats{0.3F, -0.4F, 0.2F, 0}, grid_of(4, 1), 0.5);
+  EXPECT_EQ(half.values, (Integers{38, -51, 26, 0}));  // of 38.4, -51.2, 25.6
+  EXPECT_EQ(half.factor, 0.5);
+  EXPECT_TRUE(half.within);
+  EXPECT_FALSE(clipped(Floats{0.3F, -0.4F, 1.2F, 0}, grid_of(4, 1), 0.5).within);
+  EXPECT_EQ(clipped(Floats{3, 4, 0, 0}, grid_of(4, 1), 0).values, (Integers{0, 0, 0, 0}));
+}
+
+/// Returns the probability of `most` or fewer successes in `trials`.
+double binomial_cdf(int64_t most, int64_t trials, double share) {
+  double sum = 0;
+  for (int64_t k = 0; k <= most; ++k)
+    sum += std::exp(std::lgamma(static_cast<double>(trials) + 1) - std::lgamma(static_cast<double>(k) + 1) -
+                    std::lgamma(static_cast<double>(trials - k) + 1) + static_cast<double>(k) * std::log(share) +
+                    static_cast<double>(trials - k) * std::log1p(-share));
+  return sum;
+}
+
+/// Returns the share for which `cdf` is `level` (Clopper and Pearson 1934), by bisection.
+double share_at(int64_t most, int64_t trials, double level) {
+  double low = 1e-9, high = 1 - 1e-9;
+  for (int step = 0; step < 60; ++step) {
+    const double middle = (low + high) / 2;
+    (binomial_cdf(most, trials, middle) > level ? low : high) = middle;
+  }
+  return low;
+}
+
+// A client at the clip bound is in the sum, or is not. Who sees the noisy sum guesses.
+TEST(NoisySum, AnAttackLearnsLessThanTheAccountAllows) {
+  constexpr int64_t kRuns = 2000;
+  const auto grid = grid_of(1, 1);
+  const auto with = clipped(Floats{5}, grid).values[0];
+  DiscreteGaussian noise(secret_of("a canary"));
+  int64_t hits = 0, false_alarms = 0;
+  for (int64_t run = 0; run < kRuns; ++run) {
+    if (with + noise.draw(noise_variance(1, grid)) > grid.bound / 2) ++hits;
+    if (noise.draw(noise_variance(1, grid)) > grid.bound / 2) ++false_alarms;
+  }
+  const double least_hits = share_at(hits - 1, kRuns, 0.975), most_alarms = share_at(false_alarms, kRuns, 0.025);
+  const double learned = std::log((least_hits - 1e-5) / most_alarms);
+  EXPECT_GT(learned, 0.5) << "the attack sees something";
+  Accountant account;
+  account.add({.noise = 1});
+  EXPECT_LT(learned, account.spent(1e-5).epsilon);
 }
 
 }  // namespace

@@ -58,6 +58,14 @@ std::string gates(const CardSubject& subject) {
                                                           : "softmax over all experts, not renormalised";
 }
 
+/// Returns what a run spent that protects its clients; empty for other runs.
+std::string privacy_of(const records::RunRecords& run) {
+  if (run.rounds.empty() || !run.rounds.back().privacy) return {};
+  const auto& last = *run.rounds.back().privacy;
+  return concat("each client: epsilon ", number(last.epsilon), " at delta ", number(last.delta),
+                last.simulated ? " (simulated, protects nobody)" : "");
+}
+
 std::string facts_table(const records::RunRecords& run, const fed::RunConfig& config, const CardSubject& subject) {
   double tokens = 0, up = 0;
   for (const auto& round : run.rounds) {
@@ -75,7 +83,8 @@ std::string facts_table(const records::RunRecords& run, const fed::RunConfig& co
       {"adapted", plain(join(subject.targets))},
       {"gates", gates(subject)},
       {"training rows", plain(join(config->data.task))},
-      {"tokens trained on", compact(tokens)},
+      {"tokens trained on", run.rounds.empty() || !run.rounds.back().withheld ? compact(tokens) : "withheld"},
+      {"privacy", privacy_of(run)},
       {"bytes sent by clients", compact(up)},
       {"seed", number(static_cast<double>(run.seed))},
       {"made by", plain(concat("evenkeel ", run.manifest.value("version", "")))}};

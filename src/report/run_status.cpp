@@ -76,7 +76,10 @@ std::string run_status(const fs::path& folder) {
   }
   const auto run = records::load_run(folder);
   const auto asked = fed::run_config(folder)->train.rounds, rounds = fed::rounds_to_do(folder, asked);
-  const auto early = rounds < asked ? concat("it ended early, of ", asked, " rounds (train.stop)\n") : "";
+  const bool by_budget = !run.rounds.empty() && run.rounds.back().privacy && run.rounds.back().privacy->ended_by;
+  const auto early = rounds < asked ? concat("it ended early, of ", asked, " rounds (",
+                                             by_budget ? "privacy.epsilon" : "train.stop", ")\n")
+                                    : std::string();
   return concat(progress_line(run, rounds), early, worker_line(folder, is_done(run, rounds)),
                 arrived_line(folder, run.rounds.size()), time_line(run, rounds), last_log_line(folder / "log.txt"));
 }

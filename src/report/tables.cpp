@@ -13,6 +13,7 @@
 #include "comparison/traffic.h"
 #include "report/client_scores.h"
 #include "report/measure_tables.h"
+#include "report/privacy_table.h"
 #include "report/score_cells.h"
 #include "report/time_table.h"
 
@@ -96,15 +97,16 @@ std::string loss_cell(const fed::RoundMeasures& of) { return of.loss ? fixed(*of
 /// Returns the columns of a run that do not depend on its rank evaluation mode, without its label.
 std::vector<std::string> run_cells(const records::RunRecords& run) {
   const bool trained = !run.rounds.empty();
+  const auto told = [&](std::string text) { return trained && run.rounds.back().withheld ? "-" : std::move(text); };
   return {run.method,
           std::to_string(run.seed),
           std::to_string(run.rounds.size()),
           trained ? loss_cell(run.rounds.back()) : "-",
-          compact(sum_of(run, &fed::RoundMeasures::tokens)),
+          told(compact(sum_of(run, &fed::RoundMeasures::tokens))),
           compact(sum_of(run, &fed::RoundMeasures::bytes_up)),
           compact(sum_of(run, &fed::RoundMeasures::bytes_down)),
-          compact(sum_of(run, &fed::RoundMeasures::flops)),
-          trained ? fixed(run.rounds.back().experts_per_token, 2) : "-"};
+          told(compact(sum_of(run, &fed::RoundMeasures::flops))),
+          trained ? told(fixed(run.rounds.back().experts_per_token, 2)) : "-"};
 }
 
 /// Returns the means of every measure that some run has.
@@ -148,9 +150,10 @@ Table rounds_table(std::span<const records::RunRecords> runs) {
   for (const auto& run : runs)
     for (const auto& round : run.rounds) {
       const auto& use = round.experts;
-      grid.add({run.label, std::to_string(round.round), loss_cell(round), compact(round.tokens),
-                compact(round.bytes_up), compact(round.bytes_down), compact(round.flops),
-                fixed(round.experts_per_token, 2), use ? fixed(use->entropy_mean, 4) : "-",
+      const auto told = [&](std::string text) { return round.withheld ? "-" : std::move(text); };
+      grid.add({run.label, std::to_string(round.round), loss_cell(round), told(compact(round.tokens)),
+                compact(round.bytes_up), compact(round.bytes_down), told(compact(round.flops)),
+                told(fixed(round.experts_per_token, 2)), use ? fixed(use->entropy_mean, 4) : "-",
                 use ? fixed(use->gini_mean, 4) : "-", use ? fixed(dead_experts(*use), 0) : "-"});
     }
   return grid;
@@ -199,6 +202,10 @@ std::string known(const fed::ClientOfRound& client, std::string text) {
   return client.withheld ? "-" : std::move(text);
 }
 
+std::string count_cell(const fed::ClientOfRound& client, int64_t count) {
+  return client.of_unknown_size ? "-" : std::to_string(count);
+}
+
 Table clients_table(std::span<const records::RunRecords> runs) {
   Table grid{.title = "clients of the last round; seconds: measured while they trained",
              .head = {"run", "client", "budget", "K", "rank", "rows", "steps", "loss", "bytes up", "bytes down",
@@ -209,7 +216,7 @@ Table clients_table(std::span<const records::RunRecords> runs) {
     for (const auto& client : run.rounds.back().clients)
       grid.add({run.label, client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id),
                 fixed(client.budget, 3), std::to_string(client.top_k), std::to_string(client.rank),
-                std::to_string(client.examples), std::to_string(client.steps), known(client, loss_cell(client)),
+                count_cell(client, client.examples), count_cell(client, client.steps), known(client, loss_cell(client)),
                 compact(client.bytes_up), compact(client.bytes_down), known(client, compact(client.flops)),
                 fixed(client.seconds, 2), known(client, fixed(client.experts_per_token, 2))});
   }
@@ -240,7 +247,7 @@ void append(std::vector<Table>& all, std::vector<Table> more) {
 std::vector<std::string_view> table_names() {
   std::vector<std::string_view> all = {"runs"};
   for (const auto& measure : scoring::measures()) all.push_back(measure.name);
-  all.insert(all.end(), {"rounds", "time", "clients", "client-scores", "traffic"});
+  all.insert(all.end(), {"rounds", "time", "clients", "client-scores", "traffic", "privacy"});
   return all;
 }
 
@@ -251,6 +258,7 @@ std::vector<Table> tables(std::span<const records::RunRecords> runs, std::string
   if (name == "clients") return {clients_table(runs)};
   if (name == "client-scores") return client_scores_tables(runs);
   if (name == "traffic") return {traffic_table(runs)};
+  if (name == "privacy") return {privacy_table(runs, true)};
   for (const auto& measure : scoring::measures())
     if (measure.name == name) return measure_tables_or_remark(runs, measure);
   fail(kConfig, "--table is ", name, ", allowed: ", join(table_names()));
@@ -261,6 +269,7 @@ std::vector<Table> default_tables(std::span<const records::RunRecords> runs) {
   for (const auto& measure : scoring::measures()) append(all, measure_tables(runs, measure));
   if (all.size() == 1) all.push_back({.title = what_there_is(runs)});
   append(all, clients_part(runs));
+  if (auto privacy = privacy_table(runs, false); !privacy.rows.empty()) all.push_back(std::move(privacy));
   return all;
 }
 

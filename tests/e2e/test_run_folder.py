@@ -10,14 +10,15 @@ from tiny import CONFIG, ROOT, lines, settings, succeed
 PAGE = (ROOT / "docs/run-folder.md").read_text()
 RECORDS = {
     "src/fed/store/round_records.h": ["RoundMeasures", "SimulatedClient", "ClientOfRound", "LostClient", "SimulatedRound",
-                                      "SummedRoundRecord", "ExpertUse", "PhaseSeconds", "RoundRecord", "EvaluationRecord", "ItemRecord", "MissingScore"],
+                                      "SummedRoundRecord", "ClientPrivacyRecord", "ExpertUse", "PhaseSeconds", "RoundRecord", "EvaluationRecord",
+                                      "ItemRecord", "MissingScore"],
     "src/train/private_steps.h": ["PrivateReport"],
     "src/fed/run/best_round.h": ["RoundValue", "EarlyStop", "BestRound"],
     "src/scoring/task_score.h": ["TaskScore", "ItemScores", "ClientOfScore"],
     "src/study/definition/study_state.h": ["Arm", "StudyRun", "StudyState"],
 }
 SECTIONS = {"rounds.jsonl": ["RoundMeasures", "SimulatedClient", "ClientOfRound", "LostClient", "SimulatedRound", "ExpertUse",
-                             "SummedRoundRecord", "PhaseSeconds", "PrivateReport", "RoundRecord"],
+                             "SummedRoundRecord", "PhaseSeconds", "PrivateReport", "RoundRecord", "ClientPrivacyRecord"],
             "evaluations.jsonl": ["EvaluationRecord", "TaskScore", "ClientOfScore"],
             "items/round-N.jsonl and missing_scores.jsonl": ["ItemRecord", "ItemScores", "MissingScore"],
             "best.json": ["BestRound", "RoundValue", "EarlyStop"],

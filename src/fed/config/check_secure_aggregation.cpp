@@ -11,7 +11,7 @@ void ExperimentConfig::check_secure_aggregation(const config::Table& table) cons
   const auto of_secure = table.table("secure_aggregation");
   const auto mode = concat('"', config::name_of(secure.mode), '"');
   methods::check_from_sums(method.entry());
-  of_secure.check(privacy.unit == PrivacyUnit::kOff, "mode", mode,
+  of_secure.check(privacy.unit != PrivacyUnit::kExample, "mode", mode,
                   "off, with privacy.unit example, whose clients withhold what is summed");
   method.make()->check_sums();
   of_secure.check(

@@ -59,15 +59,6 @@ void ExperimentConfig::resolve(const config::Table& table) {
   check_best(table);
 }
 
-/// Checks that privacy of single rows covers what the method and the optimiser do.
-void ExperimentConfig::check_privacy(const config::Table& table) const {
-  if (privacy.unit == PrivacyUnit::kOff) return;
-  methods::require_rows_by_gradients(method.entry());
-  table.table("train").check(train.idle_expert_update == train::IdleExpertUpdate::kZeroGrad, "idle_expert_update",
-                             in_quotes(config::name_of(train.idle_expert_update)),
-                             "zero_grad where privacy.unit is example");
-}
-
 void ExperimentConfig::check_parallel(const std::string& place) const {
   EK_CHECK(clients.parallel == 1 || !names_gpu(model.device), kConfig, "clients.parallel is ", clients.parallel,
            ", allowed: 1, where model.device is \"", model.device, "\" (ranks share a run over several GPUs)", place);

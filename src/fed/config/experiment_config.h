@@ -493,7 +493,7 @@ struct ExperimentConfig {
   void check_ranks(const config::Table& table) const;
   void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
-  void check_privacy(const config::Table& table) const;
+  void check_privacy(const config::Table& table) const;             // in check_privacy.cpp
   void check_secure_aggregation(const config::Table& table) const;  // in check_secure_aggregation.cpp
   void expand_home_in_paths();                                      // in config_paths.cpp
 };

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "base/plain/error.h"
+#include "base/plain/sha256.h"
 #include "base/random/random.h"
+#include "crypto/hkdf.h"
 
 namespace evenkeel::fed {
 
@@ -43,16 +45,55 @@ double mean_top_k(std::span<const methods::ClientProfile* const> clients) {
 
 }  // namespace
 
+namespace {
+
+std::vector<const methods::ClientProfile*> present(std::span<const methods::ClientProfile> clients, int64_t round) {
+  std::vector<const methods::ClientProfile*> all;
+  for (const auto& client : clients)
+    if (client.takes_part(round)) all.push_back(&client);
+  return all;
+}
+
+uint64_t draw_of(const crypto::Secret& key, int64_t round, int64_t client) {
+  std::string info = "evenkeel dp sample 1";
+  info += '\0';
+  crypto::append_be64(info, static_cast<uint64_t>(round));
+  crypto::append_be64(info, static_cast<uint64_t>(client));
+  const auto drawn = crypto::hkdf_expand(key, info);
+  uint64_t value = 0;
+  for (size_t byte = 0; byte < 8; ++byte) value |= uint64_t{drawn.bytes()[byte]} << (8 * byte);
+  return value;
+}
+
+}  // namespace
+
+crypto::Secret seeded_privacy_key(uint64_t seed) {
+  Sha256 digest;
+  digest.update(concat("evenkeel simulated privacy of clients ", seed));
+  return crypto::Secret(digest.bytes());
+}
+
+methods::RoundView draw_poisson(std::span<const methods::ClientProfile> clients, double probability,
+                                const crypto::Secret& key, int64_t round, bool equal_weights) {
+  methods::RoundView view{.round = round, .equal_weights = equal_weights};
+  const auto all = present(clients, round);
+  if (all.empty()) return view;
+  view.mean_top_k_of_all = mean_top_k(all);
+  for (const auto* client : all)
+    if (probability >= 1 || static_cast<double>(draw_of(key, round, client->id)) < std::ldexp(probability, 64))
+      view.participants.push_back(*client);
+  weigh(view);
+  return view;
+}
+
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
                               int64_t round, bool equal_weights) {
   methods::RoundView view{.round = round, .equal_weights = equal_weights};
-  std::vector<const methods::ClientProfile*> present;
-  for (const auto& client : clients)
-    if (client.takes_part(round)) present.push_back(&client);
-  if (present.empty()) return view;
-  view.mean_top_k_of_all = mean_top_k(present);
-  for (const int64_t i : sample_participants(static_cast<int64_t>(present.size()), participation, seed, round))
-    view.participants.push_back(*present[static_cast<size_t>(i)]);
+  const auto all = present(clients, round);
+  if (all.empty()) return view;
+  view.mean_top_k_of_all = mean_top_k(all);
+  for (const int64_t i : sample_participants(static_cast<int64_t>(all.size()), participation, seed, round))
+    view.participants.push_back(*all[static_cast<size_t>(i)]);
   weigh(view);
   return view;
 }

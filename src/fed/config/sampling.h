@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "crypto/secret.h"
 #include "methods/protocol.h"
 
 namespace evenkeel::fed {
@@ -21,6 +22,15 @@ std::vector<int64_t> sample_participants(int64_t count, double participation, ui
 /// and gives them weights p_c = |D_c| / sum |D_c'|, or equal ones. The result is empty if no client takes part.
 methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, double participation, uint64_t seed,
                               int64_t round, bool equal_weights = false);
+
+/// Returns the key of draws and noise of a run whose privacy is simulated. Everybody who knows the seed can compute it.
+crypto::Secret seeded_privacy_key(uint64_t seed);
+
+/// Draws each client that takes part in `round` independently, with a probability in (0, 1]: client i is drawn when the
+/// first 8 bytes of HKDF-Expand(key, "evenkeel dp sample 1" 0 round i), lowest byte first, are below probability 2^64.
+/// Weights are as those of draw_round(). The result may be empty.
+methods::RoundView draw_poisson(std::span<const methods::ClientProfile> clients, double probability,
+                                const crypto::Secret& key, int64_t round, bool equal_weights);
 
 /// Returns the round without the lost clients, with weights as if they had not been drawn.
 /// \throws kData when fewer than `quorum` clients are left

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <set>
+
+#include "crypto/testing.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -87,6 +90,35 @@ TEST(Sampling, ARoundWithoutClientsIsEmpty) {
   auto all = clients({10, 30, 60});
   for (auto& client : all) client.end_round = 1;
   EXPECT_TRUE(draw_round(all, 1.0, 7, 1).participants.empty());
+}
+
+// The draws were computed by Python: hmac.new(key, info + b"\x01").
+TEST(Sampling, PoissonDrawsAreThoseOfTheKey) {
+  const auto all = clients({10, 30, 60, 20, 5, 9, 8, 7, 3, 2, 40, 50});
+  const auto key = testing::secret_of("evenkeel dp sample key");
+  const auto drawn = [&](double probability, int64_t round) {
+    std::vector<int64_t> ids;
+    for (const auto& client : draw_poisson(all, probability, key, round, true).participants) ids.push_back(client.id);
+    return ids;
+  };
+  EXPECT_EQ(drawn(0.3, 0), (std::vector<int64_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(drawn(0.3, 1), (std::vector<int64_t>{0, 3, 8, 9}));
+  EXPECT_EQ(drawn(1, 1).size(), all.size());
+  EXPECT_TRUE(drawn(1e-12, 0).empty());
+}
+
+TEST(Sampling, PoissonDrawsHaveTheirProbabilityAndLeaveOutWhoDoesNotTakePart) {
+  auto all = clients({10, 30, 60});
+  all[1].end_round = 5;
+  const auto key = testing::secret_of("another key");
+  std::vector<int64_t> counts(3);
+  constexpr int64_t kRounds = 4000;
+  for (int64_t round = 0; round < kRounds; ++round)
+    for (const auto& client : draw_poisson(all, 0.25, key, round, false).participants)
+      ++counts[static_cast<size_t>(client.id)];
+  EXPECT_NEAR(static_cast<double>(counts[0]), 0.25 * kRounds, 5 * std::sqrt(0.25 * 0.75 * kRounds));
+  EXPECT_NEAR(static_cast<double>(counts[2]), 0.25 * kRounds, 5 * std::sqrt(0.25 * 0.75 * kRounds));
+  EXPECT_LE(counts[1], 5);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 #include "fed/exchange/reported_numbers.h"
+#include "scoring/measures.h"
 
 namespace evenkeel::fed {
 namespace {

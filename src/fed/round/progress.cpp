@@ -4,7 +4,6 @@
 
 #include "base/plain/clock.h"
 #include "base/system/events.h"
-#include "fed/config/sampling.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -17,9 +16,7 @@ int64_t steps_of(const Server& server, const methods::ClientProfile& client) {
 int64_t steps_from(const Server& server, int64_t first_round) {
   int64_t steps = 0;
   for (int64_t t = first_round; t < server.config->train.rounds; ++t)
-    for (const auto& client :
-         draw_round(server.clients, server.config->clients.participation, server.seed(), t).participants)
-      steps += steps_of(server, client);
+    for (const auto& client : server.drawn(t).participants) steps += steps_of(server, client);
   return steps;
 }
 

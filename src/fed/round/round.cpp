@@ -10,6 +10,7 @@
 #include "base/system/error_context.h"
 #include "base/system/process.h"
 #include "fed/config/sampling.h"
+#include "fed/round/client_privacy.h"
 #include "fed/round/payload_check.h"
 #include "fed/round/round_measures.h"
 #include "fed/round/starting_adapter.h"
@@ -38,6 +39,7 @@ struct Round {
   const Snapshot& now;
   RoundJournal& journal;
   RunProgress& progress;
+  ClientPrivacy* privacy;
   methods::RoundView view;
   OtherTraffic other{};
   PhaseSeconds seconds{};
@@ -110,7 +112,7 @@ struct Round {
                return in_context(context(client.id), [&] { return task_of(client); });
              },
          .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
-         .on_progress = [&](const ClientProgress& done) { progress.step(done); },
+         .on_progress = [&](const ClientProgress& done) { progress.step(shown(done)); },
          .full_sync = [&] { return server.full_sync(now.state); },
          .check = [&](const methods::ClientProfile& client, const Reply& reply) { return check(client, reply); },
          .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
@@ -122,11 +124,21 @@ struct Round {
     leave_out_large(fabric);
   }
 
-  /// Checks a reply of a node. \return the norm of its update; nothing where it is hidden
+  /// Checks a reply of a node.
+  /// \return the norm of its update; nothing where the update is hidden, or the norm is withheld
   std::optional<double> check(const methods::ClientProfile& client, const Reply& reply) {
-    if (!server.hides_uploads()) return moved[client.id] = check_training_reply(server, now.state, client, reply);
-    check_summed_reply(server, now.state, client, reply);
-    return std::nullopt;
+    if (server.hides_uploads()) {
+      check_summed_reply(server, now.state, client, reply);
+      return std::nullopt;
+    }
+    moved[client.id] = check_training_reply(server, now.state, client, reply);
+    return privacy ? std::nullopt : std::optional(moved[client.id]);
+  }
+
+  /// Returns what may be shown of a client's progress.
+  ClientProgress shown(ClientProgress done) const {
+    if (privacy) done.tokens = 0;
+    return done;
   }
 
   /// Discards the uploads that have arrived.
@@ -202,7 +214,7 @@ struct Round {
       trim_heap(now.state);
       const auto unmasked = server.hides_uploads() ? fabric.unmasked(view, updates) : std::nullopt;
       return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view), &report,
-                              unmasked ? &*unmasked : nullptr);
+                              unmasked ? &*unmasked : nullptr, privacy);
     });
   }
 
@@ -233,6 +245,7 @@ struct Round {
     std::sort(lost.begin(), lost.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
     if (!lost.empty()) record.lost = lost;
     clock.add_times(record);
+    if (privacy) record.privacy = privacy->record();
     return record;
   }
 };
@@ -260,8 +273,10 @@ void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now) 
 }
 
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
-                      RunProgress& progress) {
-  Round round{server, now, journal, progress, server.draw(now.state), now.opening};
+                      RunProgress& progress, ClientPrivacy* privacy) {
+  EK_CHECK((privacy != nullptr) == server.config->privacy.protects_clients(), kInternal,
+           "a run that protects its clients has an account, and no other run has");
+  Round round{server, now, journal, progress, privacy, server.draw(now.state), now.opening};
   const auto begin = Clock::now();
   progress.begin_round(round.view);
   round.announce(fabric);

@@ -64,11 +64,13 @@ ClientOfRound client_of(const Server& server, const methods::ClientProfile& prof
   client.rank = profile.rank;
   client.examples = static_cast<int64_t>(profile.examples);
   client.weight = weight;
-  client.withheld = server.hides_uploads();
+  const auto& privacy = server.config->privacy;
+  client.withheld = server.hides_uploads() || privacy.protects_clients();
+  client.of_unknown_size = privacy.protects_clients() && !privacy.public_sizes;
   client.steps = record.steps;
   client.tokens = record.tokens;
   client.targets = record.targets;
-  if (tells_loss(record)) {
+  if (tells_loss(record) && !client.withheld) {
     client.loss = per(record.loss_sum, record.targets);
     client.first_loss = record.first_loss;
     client.last_loss = record.last_loss;
@@ -229,9 +231,10 @@ RoundRecord round_record(const Server& server, const methods::RoundView& round, 
   all.participants = static_cast<int64_t>(records.size());
   all.lr = server.scheduled_rate(round.round);
   all.steps = total(records, &ClientRecord::steps);
+  all.withheld = server.config->privacy.protects_clients();
   if (report)
     add_report(all, server, round, records, *report);
-  else
+  else if (!all.withheld)
     add_reports(all, server, records, round.weights);
   all.bytes_up_parts = traffic(records, &ClientRecord::up_parts, other.up);
   all.bytes_down_parts = traffic(records, &ClientRecord::down_parts, other.down);

@@ -46,7 +46,7 @@ int64_t Server::max_rank() const {
 
 bool Server::bounds_updates() const {
   const auto& bounds = config->clients;
-  if (hides_uploads()) return false;
+  if (hides_uploads() || config->privacy.protects_clients()) return false;
   return (clients_are_nodes() || bounds.bound_simulated) && (bounds.update_norm > 0 || bounds.update_ratio > 0);
 }
 
@@ -84,9 +84,18 @@ std::optional<double> Server::scheduled_rate(int64_t round) const {
   return config->train.learning_rate(round);
 }
 
+methods::RoundView Server::drawn(int64_t round) const {
+  const auto& privacy = config->privacy;
+  const bool equal_weights = config->secure_aggregation.weights == SumWeights::kUniform ||
+                             (privacy.protects_clients() && privacy.weights == SumWeights::kUniform);
+  if (privacy.sampling == PrivacySampling::kPoisson)
+    return draw_poisson(clients, config->clients.participation, seeded_privacy_key(seed()), round, equal_weights);
+  return draw_round(clients, config->clients.participation, seed(), round, equal_weights);
+}
+
 methods::RoundView Server::draw(const methods::ServerState& state) const {
-  const bool equal_weights = config->secure_aggregation.weights == SumWeights::kUniform;
-  auto view = draw_round(clients, config->clients.participation, seed(), state.round, equal_weights);
+  auto view = this->drawn(state.round);
+  if (config->privacy.sampling == PrivacySampling::kPoisson) return view;  // an empty round is a round
   const auto drawn = static_cast<int64_t>(view.participants.size());
   EK_CHECK(drawn >= config->clients.quorum, kData, "round ", state.round + 1, ": ", drawn,
            " clients are drawn among those that have joined and are not left out, clients.quorum is ",
@@ -137,9 +146,11 @@ methods::ServerState Server::aggregate_uploads(const methods::ServerState& state
 
 methods::ServerState Server::aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                        std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                                       std::optional<SummedReport>* report, const UnmaskedSum* unmasked) const {
-  auto next = hides_uploads() ? aggregate_sum(state, round, updates, others, report, unmasked)
-                              : aggregate_uploads(state, round, updates, others);
+                                       std::optional<SummedReport>* report, const UnmaskedSum* unmasked,
+                                       ClientPrivacy* privacy) const {
+  auto next = config->privacy.protects_clients() ? aggregate_private(state, round, updates, others, privacy)
+              : hides_uploads()                  ? aggregate_sum(state, round, updates, others, report, unmasked)
+                                                 : aggregate_uploads(state, round, updates, others);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);
   lora::check_finite(next.global.adapters, who);

@@ -23,6 +23,8 @@
 
 namespace evenkeel::fed {
 
+class ClientPrivacy;
+
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
@@ -81,6 +83,8 @@ struct Server {
   /// Returns the learning rate of a round, or nothing if the rate is constant.
   /// \param round  rounds that are done before it
   std::optional<double> scheduled_rate(int64_t round) const;
+  /// Draws the participants of a round. \param round  0: the first
+  methods::RoundView drawn(int64_t round) const;
   /// Draws the participants of the round that follows `state`. \throws kData for fewer than clients.quorum
   methods::RoundView draw(const methods::ServerState& state) const;
   /// Makes the training task of a participant.
@@ -103,12 +107,14 @@ struct Server {
   /// \param others   reduction over the processes that aggregate the rest of the same round; null: there are none
   /// \param unmasked  the sum of uploads that clients masked with keys of their own; null: there is none
   /// \param report   set to the reports of all clients where uploads are hidden (fed/exchange/summed_upload.h)
+  /// \param privacy  adds the noise of a run with privacy of clients. Without it, the new state is that of the clipped
+  /// changes alone, and must not be used: a process of a cluster that only takes part in the reduction has none
   /// \throws kNumeric when a factor of the new state is not finite; kData when fewer
   /// clients are left than secure_aggregation.threshold
   methods::ServerState aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                  std::span<const methods::ClientUpdate> updates,
                                  const lora::Reduction* others = nullptr, std::optional<SummedReport>* report = nullptr,
-                                 const UnmaskedSum* unmasked = nullptr) const;
+                                 const UnmaskedSum* unmasked = nullptr, ClientPrivacy* privacy = nullptr) const;
 
   /// Makes the profile of the client that scores `point`: the evaluation client, which has no training rows and never
   /// trains (kEvaluator), or for own rows the client that has them.
@@ -137,6 +143,9 @@ struct Server {
   methods::ServerState aggregate_sum(const methods::ServerState& state, const methods::RoundView& round,
                                      std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
                                      std::optional<SummedReport>* report, const UnmaskedSum* unmasked) const;
+  methods::ServerState aggregate_private(const methods::ServerState& state, const methods::RoundView& round,
+                                         std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
+                                         ClientPrivacy* privacy) const;
 };
 
 /// Makes the profile of every client: its budget, experts per token K, LoRA rank and number of training rows.

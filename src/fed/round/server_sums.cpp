@@ -11,6 +11,7 @@
 #include "base/plain/log.h"
 #include "fed/config/sampling.h"
 #include "fed/exchange/simulated_masks.h"
+#include "fed/round/round_sum.h"
 #include "fed/round/server.h"
 #include "fed/round/update_size.h"
 
@@ -26,14 +27,6 @@ double usual_range(const Server& server) {
   for (const auto& client : server.clients)
     steps = std::max(steps, train::local_steps(server.config->train, static_cast<int64_t>(client.examples)));
   return std::exp2(std::ceil(std::log2(4 * server.config->train.optimizer.lr * static_cast<double>(steps))));
-}
-
-SummedRun run_of(const Server& server) {
-  return {.method = *server.method,
-          .entry = server.config->method.entry(),
-          .sites = server.sites,
-          .moe_layers = server.model.moe_layers,
-          .experts = server.model.num_experts};
 }
 
 /// Checks that enough clients are left for a sum that hides each of them.
@@ -119,16 +112,32 @@ SummedRound sum_of_round(const Server& server, const methods::ServerState& state
   const auto& client = round.participants.front();
   const auto terms = server.summed_terms(drawn, client).value();
   const auto download = server.method->broadcast(state, client, drawn);
-  const auto layout = summed_layout(run_of(server), {client, expected_upload(server, state, client, download)});
+  const auto layout = layout_of_round(server, state, client, download);
   const auto sum = unmasked ? unmasked->sum : simulated_sum(server, layout, terms, round, updates, others);
   auto result = read_sum(layout, sum, terms.format(), weight_left(drawn, round), std::ssize(round.participants));
-  for (const auto& [site, factors] : download.adapters)
-    result.totals.before[site] = lora::received(lora::on_the_wire(factors, server.config->train.transport_dtype));
+  result.totals.before = received_adapters(server, download);
   warn_of_cut_values(result.report, round.round, terms.range);
   return result;
 }
 
 }  // namespace
+
+SummedLayout layout_of_round(const Server& server, const methods::ServerState& state,
+                             const methods::ClientProfile& client, const lora::Payload& download) {
+  const SummedRun run{.method = *server.method,
+                      .entry = server.config->method.entry(),
+                      .sites = server.sites,
+                      .moe_layers = server.model.moe_layers,
+                      .experts = server.model.num_experts};
+  return summed_layout(run, {client, expected_upload(server, state, client, download)});
+}
+
+lora::AdapterState received_adapters(const Server& server, const lora::Payload& download) {
+  lora::AdapterState received;
+  for (const auto& [site, factors] : download.adapters)
+    received[site] = lora::received(lora::on_the_wire(factors, server.config->train.transport_dtype));
+  return received;
+}
 
 std::optional<SummedTerms> Server::summed_terms(const methods::RoundView& drawn,
                                                 const methods::ClientProfile& client) const {
@@ -146,8 +155,7 @@ std::optional<SummedTerms> Server::summed_terms(const methods::RoundView& drawn,
 }
 
 SummedLayout Server::summed_layout(const methods::ServerState& state, const methods::ClientProfile& client) const {
-  const auto download = method->broadcast(state, client, {.round = state.round});
-  return fed::summed_layout(run_of(*this), {client, expected_upload(*this, state, client, download)});
+  return layout_of_round(*this, state, client, method->broadcast(state, client, {.round = state.round}));
 }
 
 secure::RoundContext Server::masked_terms(const methods::ServerState& state, const methods::RoundView& roster) const {

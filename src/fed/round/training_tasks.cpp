@@ -1,5 +1,7 @@
 #include "fed/round/training_tasks.h"
 
+#include "fed/round/client_privacy.h"
+
 namespace evenkeel::fed {
 namespace {
 
@@ -24,6 +26,7 @@ std::optional<ClientRecord> TrainingTasks::record_of(const Reply& reply) const {
   if (own == records_.end() && !reply.task_size) return std::nullopt;
   auto record = reply.task_size ? record_of_task(reply.client, *reply.task_size) : own->second;
   static_cast<train::LocalReport&>(record) = report_of<train::LocalReport>(reply);
+  if (const auto& privacy = server_.config->privacy; privacy.protects_clients()) withhold(privacy, record);
   return record;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "fed/run/run_folder.h"
 #include "fed/store/run_files.h"
 
 namespace evenkeel::fed {
@@ -123,6 +124,12 @@ std::optional<BestRound> read_best(const fs::path& folder) {
 }
 
 int64_t rounds_to_do(const fs::path& folder, int64_t rounds) {
+  if (path_exists(folder / run_file("privacy"))) {
+    const auto lines = read_rounds(folder).lines;
+    if (lines.empty()) return rounds;
+    const auto last = record::read<RoundRecord>(lines.back().view());
+    if (last.privacy && last.privacy->ended_by) return std::min(rounds, last.round);
+  }
   const auto best = read_best(folder);
   return best && best->stopped ? std::min(rounds, best->stopped->round) : rounds;
 }

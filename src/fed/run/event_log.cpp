@@ -27,14 +27,17 @@ void add_experts(const ExpertUse& use, std::vector<Scalar>& scalars) {
 }
 
 ScalarEvent event_of(const RoundRecord& round) {
-  std::vector<Scalar> scalars{{"train/tokens", static_cast<double>(round.tokens)},
-                              {"train/steps", static_cast<double>(round.steps)},
-                              {"train/flops", round.flops},
-                              {"train/experts_per_token", round.experts_per_token},
-                              {"train/participants", static_cast<double>(round.participants)},
-                              {"train/seconds", round.seconds.round},
-                              {"traffic/bytes_up", static_cast<double>(round.bytes_up)},
-                              {"traffic/bytes_down", static_cast<double>(round.bytes_down)}};
+  std::vector<Scalar> scalars;
+  if (!round.withheld)
+    scalars = {{"train/tokens", static_cast<double>(round.tokens)},
+               {"train/steps", static_cast<double>(round.steps)},
+               {"train/flops", round.flops},
+               {"train/experts_per_token", round.experts_per_token}};
+  scalars.insert(scalars.end(), {{"train/participants", static_cast<double>(round.participants)},
+                                 {"train/seconds", round.seconds.round},
+                                 {"traffic/bytes_up", static_cast<double>(round.bytes_up)},
+                                 {"traffic/bytes_down", static_cast<double>(round.bytes_down)}});
+  if (round.privacy) scalars.push_back({"privacy/epsilon", round.privacy->epsilon});
   if (round.loss) scalars.insert(scalars.begin(), {"train/loss", *round.loss});
   if (round.lr) scalars.push_back({"train/lr", *round.lr});
   if (round.simulated) scalars.push_back({"train/simulated_seconds", round.simulated->end});

@@ -55,7 +55,7 @@ void check_model(const Server& server) {
 }
 
 std::shared_ptr<ExamplePrivacy> simulated_privacy(const RunConfig& config) {
-  if (config->privacy.unit == PrivacyUnit::kOff) return nullptr;
+  if (config->privacy.unit != PrivacyUnit::kExample) return nullptr;
   return std::make_shared<SimulatedPrivacy>(config);
 }
 

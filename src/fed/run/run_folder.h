@@ -18,6 +18,7 @@
 ///   best.json, best/      fed/run/best_round.h
 ///   tensorboard/          fed/run/event_log.h
 ///   federation/           flower/federation/serve.h
+///   privacy/              key and account of privacy of clients (privacy/ledger.h); resuming takes nothing back
 ///   cluster.jsonl         the clients of each rank of a cluster, one line per round
 ///   adapter/              the global adapter in PEFT's layout; written again from the checkpoint when a run is resumed
 #pragma once

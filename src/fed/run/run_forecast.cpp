@@ -42,9 +42,7 @@ std::map<int64_t, double> trained_tokens(const Experiment& e) {
   const int64_t counted = std::min(config->train.rounds, kCountedRounds);
   const double share = static_cast<double>(config->train.rounds) / static_cast<double>(counted);
   for (int64_t round = 0; round < counted; ++round)
-    for (const auto& client :
-         draw_round(e.server.clients, config->clients.participation, e.server.seed(), round).participants)
-      of_k[client.top_k] += share * of_client.at(client.id);
+    for (const auto& client : e.server.drawn(round).participants) of_k[client.top_k] += share * of_client.at(client.id);
   return of_k;
 }
 

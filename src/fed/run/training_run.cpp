@@ -13,6 +13,7 @@
 #include "fed/config/arithmetic.h"
 #include "fed/config/config_paths.h"
 #include "fed/round/adapter_readers.h"
+#include "fed/round/client_privacy.h"
 #include "fed/round/round.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/best_round.h"
@@ -35,6 +36,7 @@ struct Course {
   RunFolder& folder;
   const StopRequest& stop;
   EventLog& tensorboard;
+  ClientPrivacy* privacy;  // null unless the run protects its clients
 };
 
 Snapshot first_snapshot(const Course& run) {
@@ -145,8 +147,11 @@ std::vector<scoring::TaskScore> evaluate_round(const Course& run, const methods:
 void log_beginning(const Server& server, int64_t rounds_done) {
   double rows = 0;
   for (const auto& client : server.clients) rows += client.examples;
+  const auto& privacy = server.config->privacy;
+  const bool hides_rows = privacy.protects_clients() && !privacy.public_sizes;
   log::info("[train] ", server.config->method.name, " on ", server.model_folder.string(), ": ", server.clients.size(),
-            " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config->train.rounds);
+            " clients, ", hides_rows ? std::string() : concat(rows, " rows, "), "rounds ", rounds_done + 1, " to ",
+            server.config->train.rounds);
 }
 
 /// Writes the event "run": the run, and its remaining rounds.
@@ -182,6 +187,21 @@ void write_round_event(const RoundRecord& record, int64_t rounds) {
                           {"tokens_per_second", record.seconds.tokens_per_second}});
 }
 
+constexpr double kMostlyNoise = 0.1;  // times the noise: a signal that is hard to see
+
+std::string noise_text(double signal) {
+  return concat(fixed(signal, 3), " times their noise",
+                signal < kMostlyNoise ? ": mostly noise, expect little learning" : "");
+}
+
+/// Says what the noise of a round cost, and how much of its sum was signal.
+std::string client_privacy_line(int64_t round, const ClientPrivacyRecord& privacy) {
+  return concat("[train] round ", round, ": private for clients",
+                privacy.simulated ? " (simulated, protects nobody)" : "", ": epsilon ", fixed(privacy.epsilon, 3),
+                privacy.budget ? concat(" of ", *privacy.budget) : std::string(), " at delta ", privacy.delta,
+                ", changes ", noise_text(privacy.signal));
+}
+
 /// Says what the private training of a round cost, and how much of it was signal; empty if none was private.
 std::string privacy_line(const RoundRecord& record) {
   double epsilon = 0, delta = 0, signal = std::numeric_limits<double>::infinity();
@@ -194,21 +214,25 @@ std::string privacy_line(const RoundRecord& record) {
     epsilon = std::max(epsilon, client.privacy->epsilon), delta = std::max(delta, client.privacy->delta);
     signal = std::min(signal, client.privacy->signal);
   }
-  constexpr double kMostlyNoise = 0.1;
   return clients == 0 ? std::string()
                       : concat("[train] round ", record.round, ": private for single rows in ", clients, " clients",
                                simulated ? " (simulated, protects nobody)" : "", ": epsilon up to ", fixed(epsilon, 3),
-                               " at delta ", delta, ", gradients at least ", fixed(signal, 3), " times their noise",
-                               signal < kMostlyNoise ? ": mostly noise, expect little learning" : "");
+                               " at delta ", delta, ", gradients at least ", noise_text(signal));
 }
 
 void log_round(const RoundRecord& record, int64_t rounds) {
-  if (!record.loss)
+  if (record.withheld)
+    log::info("[train] round ", record.round, "/", rounds, ": done");
+  else if (!record.loss)
     log::info("[train] round ", record.round, "/", rounds, ": done; no client tells its loss");
   else
     log::info("[train] round ", record.round, "/", rounds, ": loss ", *record.loss, ", ", record.tokens, " tokens, ",
               static_cast<int64_t>(record.seconds.tokens_per_second), " tokens/s");
   if (const auto line = privacy_line(record); !line.empty()) log::info(line);
+  if (!record.privacy) return;
+  log::info(client_privacy_line(record.round, *record.privacy));
+  if (const double bound = record.privacy->signal_bound; record.round == 1 && bound < kMostlyNoise)
+    log::warning("[train] the noise is ", compact(1 / bound), " times the largest possible change: expect no learning");
 }
 
 /// Warns if parallel clients use more threads than there are processors.
@@ -233,7 +257,7 @@ RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& prog
       const auto& checkpoint = run.folder.checkpoint();
       RoundJournal journal(checkpoint.uploads(now.state.round + 1), run.fabric.may_ask_again() ? kFlushSeconds : 0,
                            checkpoint.uploads(now.state.round), background_bytes(run.server.config));
-      return run_round(run.server, run.fabric, now, std::move(journal), progress);
+      return run_round(run.server, run.fabric, now, std::move(journal), progress, run.privacy);
     } catch (const Error& error) {
       if (!run.fabric.recovers()) throw;
       log::warning("[train] round ", now.state.round + 1, " begins again: ", error.what());
@@ -258,6 +282,32 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   log_round(result.record, run.server.config->train.rounds);
   write_round_event(result.record, run.server.config->train.rounds);
   return std::move(result.next);
+}
+
+/// Says what the run protects, and warns of what its account does not see.
+void log_privacy(const Course& run, int64_t rounds_done) {
+  log::info("[train] privacy: ", run.privacy->summary());
+  if (rounds_done == 0 && run.server.config->privacy.continues.empty() && !run.server.config->lora.init.empty())
+    log::warning("[train] lora.init: what the run of that adapter spent on the same clients is not in this account: ",
+                 "privacy.continues names a run folder whose account goes on");
+}
+
+/// Returns true if the budget does not allow the next round.
+bool is_spent(const Course& run, int64_t rounds_done) {
+  if (!run.privacy || run.privacy->allows(rounds_done)) return false;
+  log::info("[train] the privacy budget ends the run after ", rounds_done, " of ", run.server.config->train.rounds,
+            " rounds");
+  return true;
+}
+
+/// Runs the next round. \return nothing when the budget does not allow to repeat it with other uploads
+std::optional<Snapshot> advance_within_budget(const Course& run, const Snapshot& now, RunProgress& progress) {
+  try {
+    return advance(run, now, progress);
+  } catch (const BudgetSpent& spent) {
+    log::warning("[train] the privacy budget ends the run after ", now.state.round, " rounds: ", spent.what());
+    return std::nullopt;
+  }
 }
 
 /// Returns true if this command, and not the one that began the run, sets the arithmetic.
@@ -293,29 +343,32 @@ RunConfig with_arithmetic(const RunConfig& run, const ExperimentConfig& asked) {
 
 /// Runs the remaining rounds and their evaluations. \return the scores of the last round
 std::vector<scoring::TaskScore> play_run(const Course& run) {
-  const auto& [server, fabric, folder, stop, tensorboard] = run;
+  const auto& [server, fabric, folder, stop, tensorboard, privacy] = run;
   const auto& config = server.config;
   Snapshot now = first_snapshot(run);
   write_run_event(run, now.state.round);
   if (now.state.round < config->train.rounds) {
     log_beginning(server, now.state.round);
     warn_of_threads(config);
+    if (privacy) log_privacy(run, now.state.round);
   }
   RunProgress progress(server, now.state.round, stop);
   BestRoundKeeper best(server, folder);
   best.update(now.state);
-  for (;;) {
-    bool done = now.state.round >= config->train.rounds;
+  for (bool spent = false;;) {
+    bool done = spent || now.state.round >= config->train.rounds || is_spent(run, now.state.round);
     if (done) folder.finish(now.state.round);
     std::vector<scoring::TaskScore> scores;
-    if (config->evaluates_after(now.state.round)) {
+    if (done || config->evaluates_after(now.state.round)) {
       scores = evaluate_round(run, now.state);
       const auto why = best.update(now.state);
       if (why) log::info("[train] ", *why);
       if (why && !std::exchange(done, true)) folder.finish(now.state.round);
     }
     if (done) return scores;
-    now = advance(run, now, progress);
+    auto next = advance_within_budget(run, now, progress);
+    spent = !next.has_value();
+    if (next) now = *std::move(next);
     trim_heap(now.state);
   }
 }
@@ -395,7 +448,9 @@ std::vector<scoring::TaskScore> complete_run(const Server& server, Fabric& fabri
                                              const StopRequest& stop) {
   try {
     EventLog tensorboard(folder.path(), server.config->report.tensorboard);
-    auto scores = play_run({server, fabric, folder, stop, tensorboard});
+    std::optional<ClientPrivacy> privacy;
+    if (server.config->privacy.protects_clients()) privacy.emplace(server, folder.path(), folder.opened_round());
+    auto scores = play_run({server, fabric, folder, stop, tensorboard, privacy ? &*privacy : nullptr});
     folder.note(log::Level::kInfo, "[run] done");
     return scores;
   } catch (const Error& error) {

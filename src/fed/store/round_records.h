@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/plain/json.h"
-#include "fed/config/secure_aggregation.h"
+#include "fed/config/privacy_section.h"
 #include "fed/exchange/message.h"
 #include "fed/store/journal.h"
 #include "methods/protocol.h"
@@ -79,8 +79,10 @@ struct ClientOfRound : RoundMeasures {
   int64_t top_k = 0, rank = 0, examples = 0;  ///< experts per token, LoRA rank, number of training rows
   double weight = 0;                          ///< weight in the aggregate, p_c; those of a round sum to 1
   double seconds = 0;                         ///< wall time of the local training
-  /// True: the client's measures are hidden in the sum of its round; tokens, losses, metrics and FLOPs are not known.
+  /// True: the client's measures are hidden in the sum of its round, or its run protects its clients; tokens, losses,
+  /// metrics and FLOPs are not known.
   bool withheld = false;
+  bool of_unknown_size = false;                   ///< true: the numbers of its rows and steps are withheld too
   std::optional<SimulatedClient> simulated;       ///< set if clients have machine profiles
   std::optional<train::PrivateReport> privacy{};  ///< set if its training was private for single rows
   /// Name of the client's node, set if the client has a name and took the next node that came (Placement::kArrival).
@@ -93,9 +95,10 @@ struct ClientOfRound : RoundMeasures {
     field("budget", budget);
     field("top_k", top_k);
     field("rank", rank);
-    field("examples", examples);
+    of_unknown_size = !field.holds("examples", !of_unknown_size);
+    if (!of_unknown_size) field("examples", examples);
     field("weight", weight);
-    field("steps", steps);
+    if (!of_unknown_size) field("steps", steps);
     withheld = !field.holds("tokens", !withheld);
     if (!withheld) visit_work(field);
     if (!withheld) visit_losses(field);
@@ -122,6 +125,49 @@ struct SummedRoundRecord {
     field("clients", clients);
     field("values", values);
     field("beyond_range", beyond_range);
+  }
+};
+
+/// How a round protected its clients ([privacy] unit = "client"). All of it follows from the noisy sum, the config and
+/// the account.
+struct ClientPrivacyRecord {
+  PrivacyUnit unit = PrivacyUnit::kClient;
+  std::string relation{};  ///< neighbouring sets of clients: a client's change is zero, or a client is absent
+  PrivacySampling sampling = PrivacySampling::kAll;
+  double probability = 1;  ///< q that the account counts on; 1: none
+  double noise = 0, clip = 0;
+  double divisor = 0;  ///< what the noisy sum was divided by
+  int64_t values = 0;  ///< of the sum
+  /// Largest epsilon of any client over all rounds so far, at `delta`, and the Renyi order that gives it.
+  double epsilon = 0, order = 0, delta = 0;
+  std::optional<double> budget{};  ///< epsilon that no client exceeds
+  /// Norm of the summed changes divided by that of their noise, estimated from the noisy sum, and the largest possible
+  /// value of it.
+  double signal = 0, signal_bound = 0;
+  std::optional<double> share_within{};       ///< noisy share of clients within `clip`; set if the bound adapts
+  bool simulated = false;                     ///< true: there is no guarantee (PrivacySection::is_simulated())
+  std::optional<int64_t> simulated_cohort{};  ///< number of clients whose noise was simulated
+  std::optional<std::string> ended_by{};      ///< set if the run ends with this round
+
+  void visit(auto& field) {
+    field("unit", unit);
+    field("relation", relation);
+    field("sampling", sampling);
+    field("probability", probability);
+    field("noise", noise);
+    field("clip", clip);
+    field("divisor", divisor);
+    field("values", values);
+    field("epsilon", epsilon);
+    field("order", order);
+    field("delta", delta);
+    field("budget", budget);
+    field("signal", signal);
+    field("signal_bound", signal_bound);
+    field("share_within", share_within);
+    field("simulated", simulated);
+    field("simulated_cohort", simulated_cohort);
+    field("ended_by", ended_by);
   }
 };
 
@@ -216,6 +262,7 @@ struct RoundRecord : RoundMeasures {
   /// True if the gate weights of the selected experts sum to 1, by gate_norm or by the checkpoint's norm_topk_prob.
   std::optional<bool> gates_sum_to_one;
   int64_t participants = 0;
+  bool withheld = false;             ///< true: the run protects its clients; their measures are not in records
   std::optional<double> lr;          ///< learning rate; absent if it is the same in all rounds
   std::optional<ExpertUse> experts;  ///< written as keys of the round itself; absent for a dense model
   Diagnostics diagnostics;
@@ -224,6 +271,7 @@ struct RoundRecord : RoundMeasures {
   std::optional<std::vector<LostClient>> lost;          ///< in id order; absent if no client was lost
   std::optional<SimulatedRound> simulated;              ///< set if clients have machine profiles
   std::optional<SummedRoundRecord> secure_aggregation;  ///< set if the uploads were hidden
+  std::optional<ClientPrivacyRecord> privacy;           ///< set if the run protects its clients
 
   void visit(auto& field) {
     field("round", round);
@@ -233,10 +281,11 @@ struct RoundRecord : RoundMeasures {
     field("participants", participants);
     field("lr", lr);
     visit_losses(field);
-    field("steps", steps);
-    visit_work(field);
+    withheld = !field.holds("tokens", !withheld);
+    if (field.holds("steps", !withheld || steps > 0)) field("steps", steps);
+    if (!withheld) visit_work(field);
     visit_traffic(field);
-    visit_measures(field);
+    if (!withheld) visit_measures(field);
     // A line has the keys of `experts` exactly if it has "layers". A reader makes the struct, a writer has it.
     if (field.holds("layers", experts.has_value())) (experts ? *experts : experts.emplace()).visit(field);
     field("diagnostics", diagnostics);
@@ -245,6 +294,7 @@ struct RoundRecord : RoundMeasures {
     field("lost", lost);
     field("simulated", simulated);
     field("secure_aggregation", secure_aggregation);
+    field("privacy", privacy);
   }
 };
 

@@ -28,6 +28,7 @@ inline constexpr auto kRunFiles = std::to_array<std::string_view>({".lock",
                                                                    "adapter",
                                                                    "tensorboard",
                                                                    "federation",
+                                                                   "privacy",
                                                                    "cluster.jsonl",
                                                                    "log.txt"});
 

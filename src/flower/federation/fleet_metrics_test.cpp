@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <sstream>
+#include <string>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
@@ -63,6 +66,20 @@ TEST(FleetMetrics, ScoresDoNotReplaceWhatIsShownOfTraining) {
         "traffic_bytes_total{work=\"score\",direction=\"down\"} 80",
         "exchanges_total{work=\"score\",outcome=\"lost\"} 1"})
     EXPECT_NE(text.find(concat("evenkeel_", line, "\n")), std::string::npos) << line << "\n" << text;
+}
+
+// A run can protect its clients ([privacy] unit = "client"), so a metric may depend on times and sizes of messages,
+// and on no row.
+TEST(FleetMetrics, NoneDependsOnRows) {
+  FleetStatus status;
+  status.work.add(reply(0, fed::AuditWork::kTrain));
+  std::istringstream text(prometheus_text(status));
+  std::set<std::string> names;
+  for (std::string line; std::getline(text, line);)
+    if (line.starts_with("# TYPE evenkeel_")) names.insert(line.substr(16, line.rfind(' ') - 16));
+  EXPECT_EQ(names, (std::set<std::string>{"build_info", "rounds_done", "rounds", "clients", "clients_joined",
+                                          "round_seconds", "traffic_bytes_total", "exchanges_total", "client_replied",
+                                          "client_round", "client_seconds", "client_bytes_down", "client_bytes_up"}));
 }
 
 }  // namespace

@@ -319,7 +319,7 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   auto config = node_config(offer, options_);
   require_same_kind(offer.method, config->method.entry());
   EK_CHECK(
-      config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
+      config->privacy.unit != fed::PrivacyUnit::kExample, kConfig,
       "the run's [privacy] is simulated and protects no node: an operator switches it on (node --privacy-epsilon)");
   if (ledger_) require_can_be_private(config);
   require_masks_as_agreed(options_, config);

@@ -247,7 +247,8 @@ class Serving {
     auto& client = server.clients.at(static_cast<size_t>(member.client));
     client.examples = static_cast<double>(member.examples);
     client.first_round = member.first_round;
-    if (member.test_rows > 0) server.clients_with_test_rows->insert(member.client);
+    if (member.test_rows > 0 && !server.config->privacy.protects_clients())
+      server.clients_with_test_rows->insert(member.client);
     note_arrival(server, member);
     status_.members = std::ssize(roster_.members());
     tell();

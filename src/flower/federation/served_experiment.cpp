@@ -38,6 +38,18 @@ void require_comparable_rounds(bool evaluate, const fed::RunConfig& config) {
            join(here));
 }
 
+/// Checks that privacy of clients is not simulated. \throws kConfig
+void require_real_privacy(const fed::PrivacySection& privacy) {
+  if (!privacy.protects_clients()) return;
+  const auto check = [](bool real, const char* key, const auto& value, const char* allowed) {
+    EK_CHECK(real, kConfig, "privacy.", key, " is ", value, ", allowed where the clients are nodes: ", allowed);
+  };
+  check(privacy.sampling != fed::PrivacySampling::kPoisson, "sampling", "\"poisson\"",
+        "all or fixed, because logs show who takes part");
+  check(privacy.noise == fed::PrivacyNoise::kSecret, "noise", "\"seeded\"", "secret");
+  check(privacy.noise_cohort == 0, "noise_cohort", privacy.noise_cohort, "0");
+}
+
 /// Leaves out the tasks that this server would score, if it scores none.
 void leave_out_tasks_here(bool evaluate, fed::Server& server) {
   if (evaluate) return;
@@ -49,9 +61,10 @@ void leave_out_tasks_here(bool evaluate, fed::Server& server) {
 }  // namespace
 
 fed::Experiment served_experiment(const fed::RunConfig& config, bool evaluate) {
-  EK_CHECK(config->privacy.unit == fed::PrivacyUnit::kOff, kConfig,
-           "[privacy] is simulated and protects no node: in a federation, the operator of a node switches it on (node "
-           "--privacy-epsilon)");
+  EK_CHECK(config->privacy.unit != fed::PrivacyUnit::kExample, kConfig,
+           "[privacy] is simulated and protects no node where unit is \"example\": in a federation, the operator of a "
+           "node switches it on (node --privacy-epsilon)");
+  require_real_privacy(config->privacy);
   fed::check_nodes(config->secure_aggregation);
   EK_CHECK(!config->secure_aggregation.hides_uploads() || config->clients.profiles.numbers().empty(), kConfig,
            "secure_aggregation.mode is \"masks\", which does not go with machines of simulated time (client_profiles) "

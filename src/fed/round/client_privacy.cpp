@@ -1,0 +1,227 @@
+#include "fed/round/client_privacy.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+#include "base/plain/data_path.h"
+#include "base/plain/files.h"
+#include "base/plain/number_text.h"
+#include "crypto/hkdf.h"
+#include "fed/config/privacy_guarantee.h"
+#include "fed/config/sampling.h"
+#include "fed/store/run_files.h"
+#include "privacy/adaptive_clip.h"
+#include "privacy/discrete_gaussian.h"
+
+namespace evenkeel::fed {
+namespace {
+
+constexpr auto kFolder = run_file("privacy");
+constexpr double kMostSum = 0x1p62;     // magnitude of a noisy sum
+constexpr double kWidestDraw = 40;      // standard deviations that no draw exceeds
+constexpr double kIndicatorShare = 20;  // clients of a round per client of noise in the indicators
+
+fs::path checked_folder(const fs::path& run, int64_t rounds_done) {
+  const auto folder = run / kFolder;
+  EK_CHECK(rounds_done == 0 || privacy::Ledger::exists(folder), kCheckpoint, (folder / privacy::Ledger::kFile).string(),
+           " is missing: it had the account of ", rounds_done,
+           " rounds, and without it none can follow; a new run can begin with the adapter of this one (lora.init)");
+  return folder;
+}
+
+/// Returns the largest number of rounds in which a client takes part.
+int64_t most_rounds_of_a_client(const Server& server) {
+  const int64_t rounds = server.config->train.rounds;
+  if (server.config->privacy.sampling != PrivacySampling::kFixed) return rounds;
+  std::map<int64_t, int64_t> counts;
+  int64_t most = 1;
+  for (int64_t round = 0; round < rounds; ++round)
+    for (const auto& client : server.drawn(round).participants) most = std::max(most, ++counts[client.id]);
+  return most;
+}
+
+double sampling_probability(const ExperimentConfig& config) {
+  const auto& privacy = config.privacy;
+  if (privacy.sampling != PrivacySampling::kPoisson) return 1;
+  if (privacy.noise_cohort == 0) return config.clients.participation;
+  return static_cast<double>(privacy.noise_cohort) / static_cast<double>(config.clients.count);
+}
+
+void append(std::string& text, double value) { crypto::append_be64(text, std::bit_cast<uint64_t>(value)); }
+
+double squared_norm(std::span<const int64_t> values) {
+  double sum = 0;
+  for (const int64_t value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return sum;
+}
+
+}  // namespace
+
+double private_weight(const PrivacySection& privacy, const methods::ClientProfile& client) {
+  if (privacy.weights == SumWeights::kUniform) return 1;
+  const auto cap = static_cast<double>(privacy.weight_cap);
+  return std::min(client.examples, cap) / cap;
+}
+
+double private_divisor(const Server& server, const methods::RoundView& drawn) {
+  double weights = 0, present = 0;
+  for (const auto& client : server.clients) {
+    if (!client.takes_part(drawn.round)) continue;
+    weights += private_weight(server.config->privacy, client);
+    ++present;
+  }
+  const double share = server.config->privacy.sampling == PrivacySampling::kPoisson
+                           ? server.config->clients.participation
+                           : static_cast<double>(drawn.participants.size()) / present;
+  return weights * share;
+}
+
+void withhold(const PrivacySection& privacy, train::LocalReport& report) {
+  const int64_t steps = privacy.public_sizes ? report.steps : 0;
+  report = {};
+  report.steps = steps;
+}
+
+ClientPrivacy::ClientPrivacy(const Server& server, const fs::path& run, int64_t rounds_done)
+    : server_(server), options_(server.config->privacy), ledger_(checked_folder(run, rounds_done)) {
+  key_ = options_.noise == PrivacyNoise::kSeeded ? seeded_privacy_key(server.seed()) : ledger_.key();
+  const auto known = ledger_.plan_of(server.config->name);
+  EK_CHECK(known || rounds_done == 0, kCheckpoint, (run / kFolder).string(), " has no account of run ",
+           server.config->name);
+  if (!known) {
+    if (!options_.continues.empty()) carry(fs::path(expand_home(options_.continues, "privacy.continues")) / kFolder);
+    ledger_.add(new_plan());
+  }
+  plan_ = *ledger_.plan_of(server.config->name);
+  noise_of_changes(private_divisor(server, server.drawn(rounds_done)));
+  EK_CHECK(rounds_done > 0 || allows(0), kConfig, "privacy.epsilon is ", plan_.epsilon,
+           ", which does not allow one round with noise multiplier ", plan_.noise,
+           " (spent before: ", fixed(ledger_.accounts().spent(plan_.delta).epsilon, 3), ")");
+}
+
+/// Takes over the releases of an earlier run. Those that a killed process took over are there already.
+void ClientPrivacy::carry(const fs::path& earlier) {
+  EK_CHECK(privacy::Ledger::exists(earlier), kConfig, "privacy.continues is ", options_.continues, ", which has no ",
+           (fs::path(kFolder) / privacy::Ledger::kFile).string());
+  for (auto release : privacy::Ledger::releases(earlier)) {
+    if (ledger_.holds(release.digest)) continue;
+    release.run = concat("earlier ", release.run);
+    ledger_.add(release, options_.delta);
+  }
+}
+
+privacy::Plan ClientPrivacy::new_plan() const {
+  privacy::Plan plan{.run = server_.config->name,
+                     .epsilon = options_.epsilon,
+                     .delta = options_.delta,
+                     .clip = options_.clip,
+                     .sampling = sampling_probability(*server_.config),
+                     .noise = options_.noise_multiplier};
+  if (plan.noise > 0) return plan;
+  plan.noise = privacy::least_noise(plan.sampling, most_rounds_of_a_client(server_), {plan.epsilon, plan.delta},
+                                    ledger_.accounts().largest(plan.delta));
+  return plan;
+}
+
+privacy::MemberAccounts::Members ClientPrivacy::payers(const methods::RoundView& drawn) const {
+  if (options_.sampling != PrivacySampling::kFixed) return {};
+  std::vector<int64_t> ids;
+  for (const auto& client : drawn.participants) ids.push_back(client.id);
+  return ids;
+}
+
+bool ClientPrivacy::allows(int64_t round) const {
+  if (plan_.epsilon == 0 || ledger_.holds(plan_.run, round + 1)) return true;
+  return !ledger_.accounts().would_exceed(event(), payers(server_.drawn(round)), budget());
+}
+
+double ClientPrivacy::noise_of_changes(double divisor) const {
+  if (!options_.adapt.is_on()) return plan_.noise;
+  return privacy::noise_beside_indicators(plan_.noise, std::sqrt(static_cast<double>(indicator_variance(divisor))) / 2);
+}
+
+int64_t ClientPrivacy::indicator_variance(double divisor) const {
+  const auto& adapt = options_.adapt;
+  const double deviation = 2 * (adapt.indicator_noise > 0 ? adapt.indicator_noise : divisor / kIndicatorShare);
+  EK_CHECK(deviation * deviation <= static_cast<double>(privacy::kMostVariance), kConfig,
+           "privacy.adapt.indicator_noise is ", adapt.indicator_noise, ", which is too large for exact noise");
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(deviation * deviation)));
+}
+
+void ClientPrivacy::charge(const PrivateSum& sum, const std::string& digest) {
+  if (ledger_.holds(digest)) return;
+  const int64_t round = sum.drawn.round + 1;
+  const auto members = payers(sum.drawn);
+  if (plan_.epsilon > 0 && ledger_.accounts().would_exceed(event(), members, budget()))
+    throw BudgetSpent(concat("round ", round, " was released before with other uploads, and privacy.epsilon = ",
+                             plan_.epsilon, " does not allow to release it again"));
+  ledger_.add(privacy::Release{.run = plan_.run,
+                               .round = round,
+                               .noise = plan_.noise,
+                               .sampling = plan_.sampling,
+                               .times = 1,
+                               .clip = sum.clip,
+                               .members = members,
+                               .digest = digest},
+              plan_.delta);
+}
+
+double ClientPrivacy::add_noise(const PrivateSum& sum) {
+  const auto changes = sum.values.first(sum.values.size() - 1);
+  const double scale = options_.noise_cohort > 0 ? sum.divisor / static_cast<double>(options_.noise_cohort) : 1;
+  const int64_t variance = privacy::noise_variance(noise_of_changes(sum.divisor) * scale, sum.grid);
+  const double largest = static_cast<double>(sum.drawn.participants.size()) * static_cast<double>(sum.grid.bound) +
+                         kWidestDraw * std::sqrt(static_cast<double>(variance));
+  EK_CHECK(largest < kMostSum, kConfig, "privacy: a sum of ", sum.drawn.participants.size(),
+           " changes with noise multiplier ", plan_.noise, " does not fit into 64 bits");
+  std::string info = "evenkeel dp release 1";
+  (info += '\0').append(plan_.run) += '\0';
+  crypto::append_be64(info, static_cast<uint64_t>(sum.drawn.round));
+  crypto::append_be64(info, static_cast<uint64_t>(variance));
+  for (const double value : {sum.clip, sum.divisor}) append(info, value);
+  info.append(crypto::view_of(privacy::digest_of(sum.values)));
+  charge(sum, sha256(crypto::hkdf_expand(key_, info).view()));
+
+  const privacy::NoisePurpose purpose{plan_.run, static_cast<uint64_t>(sum.drawn.round), "changes"};
+  const auto seed = privacy::noise_seed(key_, purpose, sum.values);
+  const auto of_indicators = privacy::noise_seed(key_, {purpose.run, purpose.round, "indicators"}, sum.values);
+  privacy::add_discrete_gaussian(changes, variance, seed);
+  fill_record(sum, static_cast<double>(variance));
+  if (!options_.adapt.is_on()) return sum.clip;
+  const int64_t noise = privacy::DiscreteGaussian(of_indicators).draw(indicator_variance(sum.divisor));
+  record_.share_within = 0.5 + static_cast<double>(sum.values.back() + noise) / (2 * sum.divisor);
+  return privacy::next_clip(sum.clip, *record_.share_within, options_.adapt.target, options_.adapt.rate);
+}
+
+void ClientPrivacy::fill_record(const PrivateSum& sum, double variance) {
+  const auto changes = sum.values.first(sum.values.size() - 1);
+  const double noise = variance * static_cast<double>(changes.size());
+  const auto spent = ledger_.accounts().spent(plan_.delta);
+  const int64_t next = sum.drawn.round + 1;
+  record_ = {.unit = options_.unit,
+             .relation = options_.sampling == PrivacySampling::kPoisson ? "add-or-remove" : "zero-out",
+             .sampling = options_.sampling,
+             .probability = plan_.sampling,
+             .noise = plan_.noise,
+             .clip = sum.clip,
+             .divisor = sum.divisor,
+             .values = static_cast<int64_t>(changes.size()),
+             .epsilon = spent.epsilon,
+             .order = spent.order,
+             .delta = plan_.delta,
+             .signal = std::sqrt(std::max(0.0, squared_norm(changes) - noise) / noise),
+             .signal_bound = sum.divisor * static_cast<double>(sum.grid.bound) / std::sqrt(noise),
+             .simulated = options_.is_simulated()};
+  if (plan_.epsilon > 0) record_.budget = plan_.epsilon;
+  if (options_.noise_cohort > 0) record_.simulated_cohort = options_.noise_cohort;
+  if (next < server_.config->train.rounds && !allows(next)) record_.ended_by = "privacy budget";
+}
+
+std::string ClientPrivacy::summary() const {
+  return concat(privacy_guarantee(*server_.config), "; noise multiplier ", fixed(plan_.noise, 4),
+                ", spent before: ", fixed(ledger_.accounts().spent(plan_.delta).epsilon, 3));
+}
+
+}  // namespace evenkeel::fed

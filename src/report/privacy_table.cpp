@@ -1,0 +1,61 @@
+#include "report/privacy_table.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/plain/number_text.h"
+
+namespace evenkeel::report {
+namespace {
+
+/// What a round says of privacy: of its clients, or the worst of those that are private for single rows.
+struct Line {
+  std::string protects;
+  double epsilon = 0, delta = 0, noise = std::numeric_limits<double>::infinity();
+  double clip = 0, signal = std::numeric_limits<double>::infinity();
+  bool simulated = false;
+  std::string ended{};
+};
+
+std::optional<Line> line_of(const fed::RoundRecord& round) {
+  if (const auto& own = round.privacy)
+    return Line{"clients", own->epsilon, own->delta,     own->noise,
+                own->clip, own->signal,  own->simulated, own->ended_by.value_or("")};
+  std::optional<Line> line;
+  for (const auto& client : round.clients) {
+    if (!client.privacy) continue;
+    if (!line) line.emplace(Line{.protects = "rows"});
+    line->epsilon = std::max(line->epsilon, client.privacy->epsilon);
+    line->delta = std::max(line->delta, client.privacy->delta);
+    line->noise = std::min(line->noise, client.privacy->noise);
+    line->clip = std::max(line->clip, client.privacy->clip);
+    line->signal = std::min(line->signal, client.privacy->signal);
+    line->simulated = line->simulated || client.privacy->simulated;
+  }
+  return line;
+}
+
+void add(Table& table, const records::RunRecords& run, int64_t round, const Line& line) {
+  const auto amount = [&](std::string text) { return line.simulated ? concat('(', text, ')') : text; };
+  table.add({run.label, std::to_string(round), line.protects, amount(fixed(line.epsilon, 4)), concat(line.delta),
+             fixed(line.noise, 4), concat(line.clip), fixed(line.signal, 3), line.ended.empty() ? "-" : line.ended});
+}
+
+}  // namespace
+
+Table privacy_table(std::span<const records::RunRecords> runs, bool all_rounds) {
+  Table table{.title =
+                  "privacy; epsilon: spent so far, in brackets where it is simulated and protects nobody; signal: "
+                  "norm of the sum over that of its noise, below 0.1 it is mostly noise",
+              .head = {"run", "round", "protects", "epsilon", "delta", "noise", "clip", "signal", "ended by"},
+              .keys = 3};
+  for (const auto& run : runs)
+    for (auto round = run.rounds.begin(); round != run.rounds.end(); ++round) {
+      const auto line = line_of(*round);
+      if (line && (all_rounds || std::next(round) == run.rounds.end())) add(table, run, round->round, *line);
+    }
+  return table;
+}
+
+}  // namespace evenkeel::report
