@@ -11,8 +11,6 @@ void ExperimentConfig::check_secure_aggregation(const config::Table& table) cons
   const auto of_secure = table.table("secure_aggregation");
   const auto mode = concat('"', config::name_of(secure.mode), '"');
   methods::check_from_sums(method.entry());
-  of_secure.check(privacy.unit != PrivacyUnit::kExample, "mode", mode,
-                  "off, with privacy.unit example, whose clients withhold what is summed");
   method.make()->check_sums();
   of_secure.check(
       aggregation.rule == methods::AggregationRule::kMean, "mode", mode,

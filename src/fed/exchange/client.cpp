@@ -36,6 +36,8 @@ train::LocalReport open_part(const train::LocalReport& report, bool simulates_ti
   open.seconds = report.seconds;
   open.step_seconds = report.step_seconds;
   open.move_seconds = report.move_seconds;
+  open.privacy = report.privacy;
+  if (open.privacy) open.privacy->signal.reset();
   return open;
 }
 
@@ -99,7 +101,8 @@ lora::Payload Client::summed(const Task& task, const SummedTerms& terms, const l
                       .entry = context_.config->method.entry(),
                       .sites = context_.sites,
                       .moe_layers = spec.moe_layers,
-                      .experts = spec.num_experts};
+                      .experts = spec.num_experts,
+                      .reports = context_.config->secure_aggregation.reports};
   const methods::ClientUpdate own{task.client, trained.upload, trained.steps};
   const auto& masks = context_.masks;
   const auto rounding = masks ? masks->rounding_key(task) : rounding_key(context_.seed(), task.round, task.client.id);

@@ -59,7 +59,7 @@ class ClientPrivacyTest : public testing::SmallRun {
 
   static methods::ServerState noisy(const Experiment& e, const methods::ServerState& state, const Updates& updates,
                                     ClientPrivacy& privacy) {
-    return e.server.aggregate(state, e.server.draw(state), updates, nullptr, nullptr, nullptr, &privacy);
+    return e.server.aggregate(state, e.server.draw(state), updates, {.privacy = &privacy});
   }
 
   static at::Tensor values_of(const methods::ServerState& state) {

@@ -54,7 +54,7 @@ lora::AdapterState change_of_state(const SummedLayout& layout, const at::Tensor&
 
 methods::ServerState Server::aggregate_private(const methods::ServerState& state, const methods::RoundView& round,
                                                std::span<const methods::ClientUpdate> updates,
-                                               const lora::Reduction* others, ClientPrivacy* privacy) const {
+                                               const Aggregation& with) const {
   const auto drawn = draw(state);
   const auto& client = clients.front();  // all receive the same factors
   const auto download = method->broadcast(state, client, drawn);
@@ -66,12 +66,13 @@ methods::ServerState Server::aggregate_private(const methods::ServerState& state
   const std::span<int64_t> values(sum.mutable_data_ptr<int64_t>(), static_cast<size_t>(sum.numel()));
   for (const auto& update : updates)
     add_change(change_of(layout, update, totals.before), grid, private_weight(config->privacy, update.client), values);
-  if (others) others->sum(values);
+  if (with.others) with.others->sum(values);
   const double next_clip =
-      privacy ? privacy->add_noise({.drawn = drawn, .grid = grid, .clip = clip, .divisor = divisor, .values = values})
-              : clip;
+      with.privacy
+          ? with.privacy->add_noise({.drawn = drawn, .grid = grid, .clip = clip, .divisor = divisor, .values = values})
+          : clip;
   totals.changes = change_of_state(layout, sum, grid.step / divisor);
-  const methods::Uploads uploads(updates, share_of(round, updates, others), totals);
+  const methods::Uploads uploads(updates, share_of(round, updates, with.others), totals);
   auto next = method->aggregate(view(state.round), state, round, uploads);
   if (config->privacy.adapt.is_on()) next.memory[kClip] = at::full({1}, next_clip, at::kDouble);
   return next;

@@ -104,8 +104,8 @@ secure::RingVector simulated_sum(const Server& server, const SummedLayout& layou
 /// \param round  the round without lost clients
 /// \throws kData when fewer clients are left than secure_aggregation.threshold
 SummedRound sum_of_round(const Server& server, const methods::ServerState& state, const methods::RoundView& round,
-                         std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                         const UnmaskedSum* unmasked) {
+                         std::span<const methods::ClientUpdate> updates, const Aggregation& with) {
+  const auto* unmasked = with.unmasked;
   auto drawn = server.draw(state);
   if (unmasked) drawn = drawn_in(std::move(drawn), unmasked->roster);
   check_threshold(server, round, drawn.participants.size());
@@ -113,7 +113,7 @@ SummedRound sum_of_round(const Server& server, const methods::ServerState& state
   const auto terms = server.summed_terms(drawn, client).value();
   const auto download = server.method->broadcast(state, client, drawn);
   const auto layout = layout_of_round(server, state, client, download);
-  const auto sum = unmasked ? unmasked->sum : simulated_sum(server, layout, terms, round, updates, others);
+  const auto sum = unmasked ? unmasked->sum : simulated_sum(server, layout, terms, round, updates, with.others);
   auto result = read_sum(layout, sum, terms.format(), weight_left(drawn, round), std::ssize(round.participants));
   result.totals.before = received_adapters(server, download);
   warn_of_cut_values(result.report, round.round, terms.range);
@@ -128,7 +128,8 @@ SummedLayout layout_of_round(const Server& server, const methods::ServerState& s
                       .entry = server.config->method.entry(),
                       .sites = server.sites,
                       .moe_layers = server.model.moe_layers,
-                      .experts = server.model.num_experts};
+                      .experts = server.model.num_experts,
+                      .reports = server.config->secure_aggregation.reports};
   return summed_layout(run, {client, expected_upload(server, state, client, download)});
 }
 
@@ -176,11 +177,10 @@ secure::RoundContext Server::masked_terms(const methods::ServerState& state, con
 
 methods::ServerState Server::aggregate_sum(const methods::ServerState& state, const methods::RoundView& round,
                                            std::span<const methods::ClientUpdate> updates,
-                                           const lora::Reduction* others, std::optional<SummedReport>* report,
-                                           const UnmaskedSum* unmasked) const {
-  auto sum = sum_of_round(*this, state, round, updates, others, unmasked);
-  if (report) *report = std::move(sum.report);
-  const methods::Uploads uploads(updates, share_of(round, updates, others), sum.totals);
+                                           const Aggregation& with) const {
+  auto sum = sum_of_round(*this, state, round, updates, with);
+  if (with.report) *with.report = std::move(sum.report);
+  const methods::Uploads uploads(updates, share_of(round, updates, with.others), sum.totals);
   return method->aggregate(view(state.round), state, round, uploads);
 }
 
