@@ -234,6 +234,7 @@ TEST_F(NodeMasksOf, TermsThatTheRunDoesNotHaveAreRefusedByName) {
   expect_contains(refusal([](auto& c) { c.bits = 64; }), "a masked round of 64 bits");
   expect_contains(refusal([](auto& c) { c.range = 4; }), "range 4, agreed on: 32 and 0.5");
   expect_contains(refusal([](auto& c) { c.exponent += 1; }), "could overflow");
+  expect_contains(refusal([](auto& c) { c.exponent -= 1; }), "lose the smaller uploads");
   expect_contains(refusal([](auto& c) { c.threshold = 4; }), "with a threshold of 4, agreed on: 3");
   expect_contains(refusal([](auto& c) { c.threshold = 2; }), "with a threshold of 2, agreed on: 3");
   expect_contains(refusal([](auto& c) { c.roster.resize(2); }), "a roster of 2 members");
@@ -244,7 +245,7 @@ TEST_F(NodeMasksOf, TermsThatTheRunDoesNotHaveAreRefusedByName) {
                     for (auto& member : c.roster) member.weight = 0;
                     c.roster[1].weight = 1;
                   }),
-                  "the sum would show this node's upload");
+                  "client 11 has 1 of the weight 1 of a masked sum, which would show its upload");
   EXPECT_EQ(refusal(context()), "");
 }
 
@@ -367,6 +368,32 @@ TEST_F(NodeMasksOf, ASecondSummandUnderTheMasksOfOneAttemptIsRefused) {
   EXPECT_TRUE(at::equal(same.values, summand.values));
   secure::RingVector longer{at::zeros({6}, at::kInt), at::zeros({2}, at::kLong)};
   EXPECT_THROW(node().add(task(), longer), Error);
+}
+
+TEST_F(NodeMasksOf, WhatWasTrainedIsKeptForOtherMasksOfTheSameTaskUntilTheRoundIsCommitted) {
+  auto asked = task();
+  asked.payload.bytes = at::arange(9, at::kByte);
+  const auto trained = std::make_shared<const fed::TrainedRound>();
+  EXPECT_EQ(node().kept(asked), nullptr);
+  node().keep(asked, trained);
+  auto again = asked;
+  std::get<fed::Train>(again.ask).summed->roster = {10, 11, 13};
+  EXPECT_EQ(node().kept(again), trained) << "another attempt";
+  auto other = asked;
+  other.payload.bytes = at::arange(1, 10, at::kByte);
+  EXPECT_EQ(node().kept(other), nullptr) << "another adapter";
+  other = asked;
+  other.round = 0;
+  EXPECT_EQ(node().kept(other), nullptr);
+  keys();
+  node().committed(1);
+  EXPECT_EQ(node().kept(asked), trained);
+  node().committed(2);
+  EXPECT_EQ(node().kept(asked), nullptr);
+  node().keep(asked, trained);
+  restart();
+  EXPECT_EQ(node().kept(asked), nullptr);
+  for (const auto& file : entries_of(options_.folder / "secure")) EXPECT_NE(file.extension(), ".safetensors");
 }
 
 TEST_F(NodeMasksOf, SecretsAreWipedWhenTheRoundIsCommittedAndNotBefore) {
