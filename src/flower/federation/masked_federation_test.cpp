@@ -236,11 +236,12 @@ TEST_F(MaskedFederation, SixteenBitsDifferFromTheSumByOneStepOfEachClientAtMost)
 
 TEST_F(MaskedFederation, FiftyNodesGiveTheBitsOfSums) {
   if (!std::getenv("EVENKEEL_NIGHTLY")) GTEST_SKIP() << "takes a minute: .ci/nightly runs it";
-  const std::initializer_list<std::string> sums{"threads=1", kSums, "clients.count=50", "clients.budgets=[]",
-                                                "train.rounds=1"},
-      masks{"threads=1", kMasks, "clients.count=50", "clients.budgets=[]", "train.rounds=1"};
-  local(request("fedit", here(), sums));
-  served(request("fedit", apart(), masks), {}, 50);
+  const auto budgets = concat("clients.budgets=[", join(std::vector<double>(50, 0.5)), "]");
+  const auto request_of = [&](const char* mode, const fs::path& out) {
+    return request("fedit", out, {"threads=1", mode, "clients.count=50", budgets, "data.limit=150", "train.rounds=1"});
+  };
+  local(request_of(kSums, here()));
+  served(request_of(kMasks, apart()), {}, 50);
   EXPECT_EQ(adapter(here()), adapter(apart()));
   EXPECT_EQ(rounds(apart()).at(0).secure_aggregation->clients, 50);
 }
