@@ -141,6 +141,7 @@ OrderedJson NodeMasks::unmask(const Envelope& envelope) {
   for (const auto& pem : header.texts("identities")) identities.add(pem);
   const auto request = header.read<secure::UnmaskRequest>("request");
   const auto reply = round.unmask(request, identities.verifier(), store_);
+  trained_.reset();  // no other attempt at this round comes
   log::info("[node] round ", round.attempt().context.round + 1, ": helps to take the masks off the sum of ",
             secure::count_of(request.survivors), " of ", request.survivors.size(), " uploads");
   return {{"reply", secure::to_json(reply)}};

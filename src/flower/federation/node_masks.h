@@ -38,7 +38,7 @@ class NodeMasks : public fed::UploadMasks {
   void admit(const fed::Task& task) const;
   crypto::Secret rounding_key(const fed::Task& task) override;
   void add(const fed::Task& task, const secure::RingVector& summand) override;
-  /// What was trained is kept in memory alone: a restarted node trains again.
+  /// What was trained is kept in memory alone, until the node helps with the sum: a restarted node trains again.
   std::shared_ptr<const fed::TrainedRound> kept(const fed::Task& task) const override;
   void keep(const fed::Task& task, std::shared_ptr<const fed::TrainedRound> trained) override;
   /// Wipes the secrets of an attempt at a round that is committed. \param rounds  committed rounds

@@ -66,6 +66,15 @@ TEST_F(NodeMasksOf, WhatWasTrainedIsKeptForOtherMasksOfTheSameTaskUntilTheRoundI
   EXPECT_EQ(node().kept(asked), trained);
   node().committed(2);
   EXPECT_EQ(node().kept(asked), nullptr);
+  keys(0);
+  shares();
+  inboxes();
+  uploads();
+  signatures({true, true, true, true});
+  node().keep(asked, trained);
+  EXPECT_EQ(node().kept(asked), trained);
+  unmask();
+  EXPECT_EQ(node().kept(asked), nullptr) << "the round is summed";
   node().keep(asked, trained);
   restart();
   EXPECT_EQ(node().kept(asked), nullptr);

@@ -1,8 +1,7 @@
-/// \file  Provides a node in a masked round, with a server and other members that do as they should, for tests. What the
-/// server says may be changed. Messages are handed to the node without a network.
+/// \file  Provides a node in a masked round, with a server and other members that do as they should, for tests. What
+/// the server says may be changed. Messages are handed to the node without a network.
 #pragma once
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <functional>
