@@ -167,6 +167,11 @@ void NodeRound::check_survivors(const Survivors& survivors) const {
            "the server leaves this node out of the set that it is asked to unmask");
   EK_CHECK(count_of(survivors) >= context.threshold, kData, "the server asks for the sum of ", count_of(survivors),
            " members, the threshold is ", context.threshold);
+  check_shares(context, survivors);
+}
+
+std::string NodeRound::text_of(const Survivors& survivors) const {
+  return text_of_survivors(digest_, secure::digest_of(attempt_.keys), survivors);
 }
 
 std::string NodeRound::sign(const Survivors& survivors, const Sign& sign) {
@@ -174,11 +179,11 @@ std::string NodeRound::sign(const Survivors& survivors, const Sign& sign) {
   EK_CHECK(!attempt_.signed_set || *attempt_.signed_set == survivors, kData,
            "the server tells this node a second set of survivors");
   attempt_.signed_set = survivors;
-  return sign(text_of_survivors(digest_, survivors));
+  return sign(text_of(survivors));
 }
 
 void NodeRound::check_signatures(const UnmaskRequest& request, const Verify& verify) const {
-  const auto text = text_of_survivors(digest_, request.survivors);
+  const auto text = text_of(request.survivors);
   int64_t good = 0;
   for (const auto& [place, signature] : request.signatures) {
     const bool known = place >= 0 && place < attempt_.context.members();

@@ -4,7 +4,7 @@
 /// The rules: it agreed to the terms (check_context()). One set of keys, one upload and one set of survivors per
 /// attempt. One sum per round: after it helped to unmask a round, it helps with no other set and no other attempt of
 /// that round. It never gives both shares of one member. It gives shares only for a set of survivors that it is in,
-/// that is as large as the threshold, and that as many members signed.
+/// that is as large as the threshold, in which no member has nearly all the weight, and that as many members signed.
 #pragma once
 
 #include <map>
@@ -72,6 +72,7 @@ class NodeRound {
   void check_keys(std::span<const KeysOfMember> keys, const Verify& verify) const;
   void check_survivors(const Survivors& survivors) const;
   void check_signatures(const UnmaskRequest& request, const Verify& verify) const;
+  std::string text_of(const Survivors& survivors) const;
   Secret box_key(Place from, Place to) const;
   std::string box_text(Place from, Place to) const;
   SharesOfMember split_secrets();

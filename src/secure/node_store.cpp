@@ -36,10 +36,21 @@ void NodeStore::save(const NodeAttempt& attempt) const {
   flush_files(std::array{attempt_file()});
 }
 
+namespace {
+
+/// Returns whether a process was killed while it overwrote the file: an attempt does not begin with a zero.
+bool is_overwritten(const fs::path& file) {
+  const auto text = read_file(file);
+  return text.empty() || text.front() == '\0';
+}
+
+}  // namespace
+
 std::optional<NodeAttempt> NodeStore::load() const {
   // A process that was killed between two steps of save() leaves a whole attempt.next, and maybe an old one of zeros.
+  // One that was killed within wipe() leaves zeros alone.
   for (const auto& file : {folder_ / "attempt.next", attempt_file()}) {
-    if (!is_file(file)) continue;
+    if (!is_file(file) || is_overwritten(file)) continue;
     try {
       const auto json = read_sealed(file);
       return read_as<NodeAttempt>(JsonView(json, file.string(), kCheckpoint));

@@ -132,10 +132,29 @@ TEST(NodeStoreTest, AKillWithinASaveLeavesAnAttempt) {
   std::ofstream(folder.path() / "attempt.json") << std::string(100, '\0');
   EXPECT_EQ(NodeRound(store.load().value(), rules_of(4)).keys(signer_of(4)), round.nodes.at(0).keys(signer_of(4)));
   std::ofstream(folder.path() / "attempt.next") << "{\"half";
+  EXPECT_FALSE(store.load()) << "a wipe that was killed, and a save that had only begun after it";
+  std::ofstream(folder.path() / "attempt.json") << "{\"half";
   EXPECT_THROW(store.load(), Error) << "both are damaged";
   store.save(round.nodes.at(0).attempt());
   std::ofstream(folder.path() / "attempt.next") << "{\"half";
   EXPECT_TRUE(store.load()) << "a save that had only begun";
+}
+
+TEST(NodeStoreTest, AKillWithinAWipeLeavesNoAttempt) {
+  const TemporaryFolder folder;
+  const MaskedRound round({4, 7, 9}, 3);
+  const NodeStore store(folder.path());
+  store.save(round.nodes.at(0).attempt());
+  const auto file = folder.path() / "attempt.json";
+  const auto text = read_file(file);
+  for (const size_t zeros : {size_t{1}, text.size() / 2, text.size()}) {
+    std::ofstream(file) << std::string(zeros, '\0') << text.substr(zeros);
+    EXPECT_FALSE(store.load()) << zeros;
+  }
+  std::ofstream(folder.path() / "attempt.next").flush();
+  EXPECT_FALSE(store.load()) << "a save had begun after it";
+  store.save(round.nodes.at(0).attempt());
+  EXPECT_TRUE(store.load());
 }
 
 TEST(NodeStoreTest, ADamagedListOfSummedRoundsIsRefused) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <numeric>
 
 #include "secure/testing.h"
 
@@ -158,9 +159,45 @@ TEST(AttackTest, WeightsAndScalesThatMarkOneUploadAreRefused) {
   expect_refusal([&] { check_context(heavy, rules_of(4)); }, "add up to");
   heavy.roster[0].weight = -0.1;
   expect_refusal([&] { check_context(heavy, rules_of(4)); }, "weight -0.1");
-  auto coarse = context_of({4, 7, 9}, 3);
-  coarse.exponent += 1;
-  expect_refusal([&] { check_context(coarse, rules_of(4)); }, "could overflow");
+  for (const int64_t change : {-1, 1}) {
+    auto other = context_of({4, 7, 9}, 3);
+    other.exponent += change;
+    expect_refusal([&] { check_context(other, rules_of(4)); }, "could overflow or lose the smaller uploads");
+  }
+}
+
+/// A round of which the first member has `weight`, and the others have equal parts of the rest.
+RoundContext heavy_context(double weight) {
+  auto context = context_of({4, 7, 9, 12, 20}, 3);
+  for (auto& member : context.roster) member.weight = (1 - weight) / 4;
+  context.roster[0].weight = weight;
+  return context;
+}
+
+TEST(AttackTest, ARosterInWhichOneMemberHasNearlyAllTheWeightIsRefusedByAllMembers) {
+  for (const int64_t client : {4, 7})
+    expect_refusal([&] { check_context(heavy_context(0.96), rules_of(client)); }, "client 4 has 0.96 of the weight 1");
+  EXPECT_EQ(check_context(heavy_context(0.94), rules_of(4)), 0);
+}
+
+TEST(AttackTest, ASetOfUploadsThatIsolatesOneMemberIsSignedByNobody) {
+  MaskedRound round({4, 7, 9, 12, 20}, 3);  // the server says that the members with weight are lost
+  for (auto& member : round.context.roster) member.weight = 0.005;
+  round.context.roster[0].weight = round.context.roster[4].weight = 0.4;
+  round.server = ServerRound(round.context);
+  round.nodes.clear();
+  for (Place place = 0; place < 5; ++place)
+    round.nodes.emplace(place, NodeRound(round.context, rules_of(round.client(place)), round.summed[place]));
+  round.exchange_keys();
+  round.exchange_shares();
+  for (Place place = 0; place < 4; ++place) round.server.take_upload(place, round.masked(place));
+  const Survivors isolated{true, true, true, true, false};
+  for (Place place = 0; place < 4; ++place)
+    expect_refusal([&] { round.nodes.at(place).sign(isolated, signer_of(round.client(place))); },
+                   "which would show its upload");
+  expect_refusal([&] { round.server.close(); }, "client 4 has 0.4 of the weight");
+  round.server.take_upload(4, round.masked(4));
+  EXPECT_TRUE(same(round.finish(), sum_of({4, 7, 9, 12, 20}))) << "the server goes on with a set that hides all";
 }
 
 TEST(AttackTest, KeysThatTheServerMadeAreRefused) {
@@ -232,11 +269,66 @@ TEST(AttackTest, ASetBelowTheThresholdOrOfAnotherSizeIsNotSigned) {
 TEST(AttackTest, ANodeThatIsLeftOutDoesNotHelp) {
   MaskedRound round({4, 7, 9, 12, 20}, 3);
   round.train();
-  expect_refusal(
-      [&] {
-        round.nodes.at(0).sign({false, true, true, true, true}, signer_of(4));
-      },
-      "leaves this node out");
+  const Survivors others{false, true, true, true, true};
+  expect_refusal([&] { round.nodes.at(0).sign(others, signer_of(4)); }, "leaves this node out");
+  UnmaskRequest request{.survivors = others};
+  const auto text = text_of_survivors(digest_of(round.context), digest_of(round.nodes.at(0).attempt().keys), others);
+  for (Place place = 1; place < 5; ++place) request.signatures[place] = signature_by(key_of(round.client(place)), text);
+  expect_refusal([&] { round.nodes.at(0).unmask(request, verified, round.summed[0]); }, "leaves this node out");
+}
+
+TEST(AttackTest, ANodeWithoutAnUploadSignsNoSet) {
+  MaskedRound round({4, 7, 9, 12}, 3);
+  round.exchange_keys();
+  round.exchange_shares();
+  expect_refusal([&] { round.nodes.at(0).sign({true, true, true, true}, signer_of(4)); }, "leaves this node out");
+}
+
+TEST(AttackTest, ASetThatIsAskedOffInAnotherOrderOrBeforeItWasSignedIsRefused) {
+  MaskedRound round({4, 7, 9, 12}, 3);
+  round.train({3});
+  for (const Place place : {1, 2}) round.sign(place);
+  auto request = round.server.unmask_request();
+  expect_refusal([&] { round.nodes.at(0).unmask(request, verified, round.summed[0]); }, "did not sign");
+  EXPECT_FALSE(round.summed[0].find("hospital", 3)) << "nothing was given";
+}
+
+/// Two beginnings of one attempt: the terms are the same, and the nodes' keys are others.
+TEST(AttackTest, SignaturesOfAnEarlierBeginningOfTheSameAttemptAreOfNoUse) {
+  MaskedRound before({4, 7, 9, 12}, 3), now({4, 7, 9, 12}, 3);
+  for (auto* round : {&before, &now}) {
+    round->train();
+    for (const Place place : round->survivors()) round->sign(place);
+  }
+  EXPECT_EQ(digest_of(before.context), digest_of(now.context));
+  auto replayed = before.server.unmask_request();
+  expect_refusal([&] { now.nodes.at(0).unmask(replayed, verified, now.summed[0]); }, "not signed by client");
+  EXPECT_TRUE(same(now.finish(), sum_of({4, 7, 9, 12})));
+}
+
+TEST(AttackTest, KeysAndSharesOfAnEarlierBeginningOfTheSameAttemptAreOfNoUse) {
+  MaskedRound before({4, 7, 9, 12}, 3), now({4, 7, 9, 12}, 3);
+  for (auto* round : {&before, &now}) round->exchange_keys();
+  before.exchange_shares();
+  auto keys = now.server.all_keys();
+  keys[3] = before.server.all_keys()[3];  // client 12 is not there, and the server repeats what it said before
+  for (const Place place : {0, 1, 2}) now.server.take_shares(now.nodes.at(place).take_keys(keys, verified));
+  auto inbox = before.server.inbox_of(0);
+  for (const Place place : {1, 2}) inbox.boxes[place] = now.nodes.at(place).attempt().shares->boxes.at(0);
+  expect_refusal([&] { now.nodes.at(0).take_shares(inbox); }, "the shares of client 12 cannot be read");
+  expect_refusal([&] { now.nodes.at(3).take_keys(keys, verified); }, "changed this node's keys");
+}
+
+TEST(AttackTest, AReplayedUploadOfAnotherBeginningStaysMasked) {
+  MaskedRound round({4, 7, 9}, 3);
+  round.exchange_keys();
+  round.exchange_shares();
+  MaskedRound other({4, 7, 9}, 3);
+  other.train();
+  for (const Place place : {0, 1}) round.server.take_upload(place, round.masked(place));
+  round.masked(2);                               // it is not passed on
+  round.server.take_upload(2, other.masked(2));  // the same client's upload under other masks
+  EXPECT_FALSE(same(round.finish(), sum_of({4, 7, 9}))) << "masks of another attempt do not cancel";
 }
 
 TEST(AttackTest, ASecondSetInOneAttemptIsNotSigned) {
@@ -310,8 +402,8 @@ TEST(AttackTest, TwoAttemptsInParallelGiveOneSumAtMost) {
   const Survivors all{true, true, true, true};
   second.sign(all, signer_of(4));
   UnmaskRequest request{.survivors = all};
-  for (Place place = 0; place < 4; ++place)
-    request.signatures[place] = signature_by(key_of(first.client(place)), text_of_survivors(digest_of(context), all));
+  const auto text = text_of_survivors(digest_of(context), digest_of(second.attempt().keys), all);
+  for (Place place = 0; place < 4; ++place) request.signatures[place] = signature_by(key_of(first.client(place)), text);
   expect_refusal([&] { second.unmask(request, verified, first.summed[0]); }, "spent");
 }
 
@@ -339,6 +431,34 @@ TEST(AttackTest, AServerRefusesUploadsOfAnotherSizeAndSharesOfAnotherKind) {
   auto reply = round.unmasked(0);
   reply.secrets[1] = reply.seeds.at(1);
   expect_refusal([&] { round.server.take_unmask(0, reply); }, "another kind for client 7");
+}
+
+TEST(MaskedRoundTest, AnUploadAfterTheMemberWasRecoveredIsThrownAwayUnread) {
+  MaskedRound round({4, 7, 9, 12, 20}, 3);
+  round.exchange_keys();
+  round.exchange_shares();
+  const auto late = round.masked(2);
+  for (const Place place : {0, 1, 3, 4}) round.server.take_upload(place, round.masked(place));
+  for (const Place place : {0, 1, 3, 4}) {
+    round.sign(place);
+    EXPECT_FALSE(round.server.take_upload(2, late));
+  }
+  for (const Place place : {0, 1, 3, 4}) {
+    round.server.take_unmask(place, round.unmasked(place));
+    EXPECT_FALSE(round.server.take_upload(2, late)) << "its mask secret can be joined from now on";
+  }
+  EXPECT_TRUE(same(round.server.sum(), sum_of({4, 7, 12, 20})));
+  expect_refusal([&] { round.nodes.at(2).sign(round.server.close(), signer_of(9)); }, "leaves this node out");
+}
+
+TEST(MaskedRoundTest, FiftyMembersOfWhomTenAreLostHaveTheRightSum) {
+  std::vector<int64_t> clients(50);
+  std::iota(clients.begin(), clients.end(), 100);
+  MaskedRound round(clients, 26);
+  round.train({0, 3, 7, 11, 12, 13, 30, 41, 48, 49});
+  const auto left = round.surviving_clients();
+  EXPECT_EQ(left.size(), 40U);
+  EXPECT_TRUE(same(round.finish(), sum_of(left)));
 }
 
 TEST(MaskedRoundTest, AThousandRoundsOfFiveMembersHaveTheRightSums) {

@@ -30,8 +30,8 @@ void check_run(const RoundContext& context, const NodeRules& rules) {
 
 void check_scale(const RoundContext& context) {
   const auto allowed = RingFormat::of(context.bits, context.range, context.members());
-  EK_CHECK(context.exponent <= allowed.exponent, kData, "masked sums with scale 2^", context.exponent,
-           " could overflow, allowed: up to 2^", allowed.exponent);
+  EK_CHECK(context.exponent == allowed.exponent, kData, "masked sums with scale 2^", context.exponent,
+           " could overflow or lose the smaller uploads, allowed: 2^", allowed.exponent);
   EK_CHECK(context.values >= 0 && context.counts >= 0, kData, "masked uploads of ", context.values, " values and ",
            context.counts, " counts");
 }
@@ -70,6 +70,18 @@ Place place_in_roster(const RoundContext& context, const NodeRules& rules) {
 
 }  // namespace
 
+void check_shares(const RoundContext& context, const std::vector<bool>& members) {
+  double sum = 0;
+  for (size_t place = 0; place < members.size(); ++place)
+    if (members[place]) sum += context.roster[place].weight;
+  for (size_t place = 0; place < members.size(); ++place) {
+    const auto& [client, key, weight] = context.roster[place];
+    EK_CHECK(!members[place] || weight <= kMostShare * sum, kData, "client ", client, " has ", weight,
+             " of the weight ", sum, " of a masked sum, which would show its upload, allowed: up to ", kMostShare,
+             " of it");
+  }
+}
+
 std::string canonical(const RoundContext& context) {
   OrderedJson roster = OrderedJson::array();
   for (size_t place = 0; place < context.roster.size(); ++place) {
@@ -104,6 +116,7 @@ Place check_context(const RoundContext& context, const NodeRules& rules) {
            " to ", kMostMembers);
   check_threshold(context);
   check_weights(context);
+  check_shares(context, std::vector<bool>(context.roster.size(), true));
   check_scale(context);
   return place_in_roster(context, rules);
 }

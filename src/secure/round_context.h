@@ -42,6 +42,8 @@ Bytes32 digest_of(const RoundContext& context);
 
 /// Fewest members whose sum is unmasked: of a sum of two, each of the two knows the other's part.
 inline constexpr int64_t kFewestMembers = 3;
+/// Largest share of one member in the weight of a sum: with more, the sum would be its upload.
+inline constexpr double kMostShare = 0.95;
 
 /// What the owner of a node agreed to.
 struct NodeRules {
@@ -54,7 +56,12 @@ struct NodeRules {
 /// Checks the terms that a server proposes. \return the node's place
 /// \throws kData naming the rule: another run or config; a roster that is too small or too large, names a key twice,
 /// lacks the node's or has one that is no peer; a threshold of half the roster or less, below kFewestMembers or above
-/// the roster; weights outside [0, 1] or that add up to more than 1; a scale with which sums could overflow
+/// the roster; weights outside [0, 1] or that add up to more than 1; another scale than that of bits, range and
+/// number of members; what check_shares() refuses of all members
 Place check_context(const RoundContext& context, const NodeRules& rules);
+
+/// Checks that no member of a sum has more than kMostShare of its weight. \param members  who is in the sum, by place
+/// \throws kData naming the client
+void check_shares(const RoundContext& context, const std::vector<bool>& members);
 
 }  // namespace evenkeel::secure

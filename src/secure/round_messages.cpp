@@ -14,8 +14,17 @@ std::string text_of_keys(const Bytes32& context, const KeysOfMember& keys) {
   return text.append(crypto::view_of(keys.mask_public)).append(crypto::view_of(keys.share_public));
 }
 
-std::string text_of_survivors(const Bytes32& context, const Survivors& survivors) {
-  std::string text = concat("evenkeel secagg 1 survivors", crypto::view_of(context));
+Bytes32 digest_of(const std::map<Place, KeysOfMember>& keys) {
+  Sha256 digest;
+  for (const auto& [place, own] : keys) {
+    digest.update(crypto::view_of(own.mask_public));
+    digest.update(crypto::view_of(own.share_public));
+  }
+  return digest.bytes();
+}
+
+std::string text_of_survivors(const Bytes32& context, const Bytes32& keys, const Survivors& survivors) {
+  std::string text = concat("evenkeel secagg 1 survivors", crypto::view_of(context), crypto::view_of(keys));
   for (const bool arrived : survivors) text += arrived ? '1' : '0';
   return text;
 }

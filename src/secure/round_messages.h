@@ -60,7 +60,10 @@ using Verify = std::function<bool(const std::string& fingerprint, std::string_vi
 
 /// Return the texts that are signed.
 std::string text_of_keys(const Bytes32& context, const KeysOfMember& keys);
-std::string text_of_survivors(const Bytes32& context, const Survivors& survivors);
+/// \param keys  digest_of() the keys of all members: signatures of an attempt that is begun again are worth nothing
+std::string text_of_survivors(const Bytes32& context, const Bytes32& keys, const Survivors& survivors);
+/// Returns SHA-256 of the public keys of all members.
+Bytes32 digest_of(const std::map<Place, KeysOfMember>& keys);
 /// Returns the commitment to the seed of a member's own mask.
 Bytes32 commitment_to(const Bytes32& context, const Secret& seed);
 /// Returns the number of survivors.

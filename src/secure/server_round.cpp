@@ -94,6 +94,7 @@ const Survivors& ServerRound::close() {
            " of ", context_.members(), " masked uploads arrived, the threshold is ", context_.threshold);
   Survivors survivors(context_.roster.size(), false);
   for (const Place place : arrived_) survivors[static_cast<size_t>(place)] = true;
+  check_shares(context_, survivors);
   return survivors_.emplace(std::move(survivors));
 }
 
@@ -101,9 +102,9 @@ void ServerRound::take_signature(Place place, const std::string& signature, cons
   check_place(place);
   EK_CHECK(survivors_ && (*survivors_)[static_cast<size_t>(place)], kData, "client ", client(place),
            " signs a set that it is not in");
-  EK_CHECK(verify(context_.roster[static_cast<size_t>(place)].fingerprint, text_of_survivors(digest_, *survivors_),
-                  signature),
-           kData, "client ", client(place), " did not sign the set of survivors");
+  const auto text = text_of_survivors(digest_, secure::digest_of(keys_), *survivors_);
+  EK_CHECK(verify(context_.roster[static_cast<size_t>(place)].fingerprint, text, signature), kData, "client ",
+           client(place), " did not sign the set of survivors");
   signatures_[place] = signature;
 }
 

@@ -35,7 +35,8 @@ class ServerRound {
   bool take_upload(Place place, const RingVector& masked);
 
   // --- phase 4 ---
-  /// Ends phase 3. Uploads that arrive later are thrown away. \throws kData when fewer arrived than the threshold
+  /// Ends phase 3. Uploads that arrive later are thrown away. \throws kData when fewer arrived than the threshold,
+  /// or one of them has nearly all the weight
   const Survivors& close();
   void take_signature(Place place, const std::string& signature, const Verify& verify);
   bool has_enough_signatures() const { return std::ssize(signatures_) >= context_.threshold; }

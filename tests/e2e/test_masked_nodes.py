@@ -3,18 +3,24 @@ are killed, and neither the run folder nor a log holds a secret or a client's ow
 """
 
 import base64
+import contextlib
 import json
+import re
 import signal
 import threading
 import time
+import urllib.request
 
 import pytest
 
 from test_federation import DEADLINE, Processes, free_port, keygen, node_arguments, wait_for, wait_until
+from test_tls import Authority
 from tiny import CONFIG, evenkeel, lines, one_line, settings, slow, succeed, without_seconds
 
 NODES = 3
 ADAPTER = "adapter/adapter_model.safetensors"
+MEASURES = {"tokens", "targets", "loss", "loss_sum", "first_loss", "last_loss", "counts", "metrics", "moved", "flops", "utilization",
+            "experts_per_token", "accuracy"}
 SECRETS = ("mask_secret", "share_secret", "seed", "seed_shares", "secret_shares")
 # What the record of a client may have: what the config says, and what the server itself sees.
 OPEN = {"id", "name", "node", "budget", "top_k", "rank", "examples", "weight", "steps", "bytes_up", "bytes_down", "bytes_up_parts",
@@ -36,27 +42,41 @@ def local(tiny_model, tmp_path_factory):
 
 
 class Hidden:
-    """A server and its nodes, whose uploads are masked."""
+    """A server and its nodes, whose uploads are masked. With an authority of certificates they use TLS."""
 
-    def __init__(self, processes, folder, model, nodes=NODES, flags=(), **more):
+    def __init__(self, processes, folder, model, nodes=NODES, authority=None, flags=(), **more):
         """flags: of the first node."""
-        self.flags = flags
         self.processes, self.folder, self.model, self.out = processes, folder, model, folder / "run"
+        self.authority, self.flags = authority, flags
         self.keys = keygen(folder, nodes)
-        self.address = f"127.0.0.1:{free_port()}"
-        self.words = ["serve", CONFIG, *words(model, "masks", nodes, **more), "--out", self.out, "--listen", self.address, "--allow",
-                      folder / "keys.txt", "--insecure"]
+        self.port = free_port()
+        self.words = ["serve", CONFIG, *words(model, "masks", nodes, **more), "--out", self.out, "--listen", f"127.0.0.1:{self.port}",
+                      "--allow", folder / "keys.txt", *self.network()]
         self.log = folder / "serve.log"
-        self.server = processes.start(*self.words, log=self.log)
+        self.server = processes.start(*self.words, log=self.log, inside=self.inside(None))
         self.nodes = [self.node(key) for key in self.keys]
 
+    def network(self):
+        if not self.authority:
+            return ["--insecure"]
+        certificate, secret = self.authority.server("localhost", ["DNS:localhost"])
+        return ["--certificate", certificate, "--key", secret]
+
+    def inside(self, who):
+        """The words that a process is started with. who: the place of a node; None: the server."""
+        return ()
+
     def node(self, key):
-        flags = self.flags if key == self.keys[0] else []
-        return self.processes.start(*node_arguments(key, self.model, self.address, "--peers", self.folder / "keys.txt", *flags),
-                                    log=self.folder / f"{key.stem}.log")
+        words = node_arguments(key, self.model, f"localhost:{self.port}", "--peers", self.folder / "keys.txt")
+        if key == self.keys[0]:
+            words += self.flags
+        if self.authority:
+            at = words.index("--insecure")
+            words[at:at + 1] = ["--ca", self.authority.pem]
+        return self.processes.start(*words, log=self.folder / f"{key.stem}.log", inside=self.inside(self.keys.index(key)))
 
     def resume(self):
-        self.server = self.processes.start(*self.words, "--resume", log=self.log)
+        self.server = self.processes.start(*self.words, "--resume", log=self.log, inside=self.inside(None))
 
     def journal(self):
         try:
@@ -87,6 +107,13 @@ def expect_same_run(out, reference):
     assert (out / ADAPTER).read_bytes() == (reference / ADAPTER).read_bytes()
     assert rounds(out) == rounds(reference)
     assert without_seconds(lines(out / "evaluations.jsonl")) == without_seconds(lines(reference / "evaluations.jsonl"))
+
+
+def test_nodes_that_mask_over_tls_give_the_bits_of_sums(local, tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, authority=Authority(tmp_path))
+        run.finish()
+    expect_same_run(run.out, local)
 
 
 def texts_of(value):
@@ -136,10 +163,72 @@ def test_nodes_that_mask_give_the_bits_of_sums_and_leave_no_secret(local, tiny_m
         assert ", loss " not in log
 
 
-def test_records_and_audit_of_masked_rounds_have_no_measure_of_one_client(tiny_model, tmp_path):
+def objects_in(value):
+    if isinstance(value, list):
+        for entry in value:
+            yield from objects_in(entry)
+    elif isinstance(value, dict):
+        yield value
+        for entry in value.values():
+            yield from objects_in(entry)
+
+
+def objects_of(file):
+    """The JSON objects of a file, also of one that a killed process left."""
+    for text in file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]:
+        with contextlib.suppress(ValueError):
+            yield from objects_in(json.loads(text))
+
+
+def expect_no_measure_of_one_client(out):
+    """Walks every field of every file of a run folder."""
+    files = [file for file in out.rglob("*") if file.suffix in (".json", ".jsonl")]
+    for file in files:
+        for found in objects_of(file):
+            if not {"id", "client", "key"} & set(found):
+                continue
+            told = {name for name in MEASURES & set(found) if found[name]}
+            assert not told, (file, told)
+    for file in out.rglob("*.txt"):
+        for line in file.read_text().splitlines():
+            assert not re.search(r"(client|site)[ -]\d.*\b(loss|tokens|targets|norm|accuracy)\b", line), (file, line)
+    return files
+
+
+class Pages:
+    """What the server's pages and `status` say while a run goes on."""
+
+    def __init__(self, run):
+        self.run, self.texts, self.over = run, [], threading.Event()
+        self.thread = threading.Thread(target=self.read)
+
+    def read(self):
+        while not self.over.is_set():
+            for page in ("metrics", "status"):
+                with contextlib.suppress(OSError):
+                    self.texts.append(urllib.request.urlopen(f"http://127.0.0.1:{self.run.port}/{page}", timeout=5).read().decode())
+            time.sleep(0.02)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+def test_records_pages_and_audit_of_masked_rounds_have_no_measure_of_one_client(tiny_model, tmp_path):
     with Processes() as processes:
         run = Hidden(processes, tmp_path, tiny_model)
-        run.finish()
+        with Pages(run) as pages:
+            run.finish()
+    assert pages.texts
+    for line in "\n".join(pages.texts).splitlines():
+        assert not re.search(r"(client|site).*(loss|tokens|targets|norm|moved|accuracy)", line), line
+    names = {file.name for file in expect_no_measure_of_one_client(run.out)}
+    assert {"rounds.jsonl", "evaluations.jsonl", "audit.jsonl", "manifest.json"} <= names
+    assert not re.search(r"(client|site)[ -]\d.*\b(loss|tokens|targets|norm)\b", run.log.read_text())
     for record in lines(run.out / "rounds.jsonl"):
         assert record["secure_aggregation"]["mode"] == "masks" and record["secure_aggregation"]["simulated"] is False
         assert record["loss"] > 0

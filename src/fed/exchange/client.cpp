@@ -59,11 +59,8 @@ methods::LocalSetup Client::exported(const Task& task, scoring::ServedBy by) {
   return context_.on_device(std::move(setup));
 }
 
-Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_progress) {
-  const auto mode = context_.config->secure_aggregation.mode;
-  EK_CHECK(ask.summed.has_value() == (mode != SecureMode::kOff), kData, "a task that asks for ",
-           ask.summed ? "a summand" : "a single upload", ", secure_aggregation.mode is ", config::name_of(mode));
-  const lora::Payload sent = download(task);
+train::LocalResult Client::trained(const Task& task, const Train& ask, const lora::Payload& sent,
+                                   const OnProgress& on_progress) {
   const auto own = view(task);
   const auto on_step = [&](int64_t done, int64_t, int64_t tokens) {
     if (on_progress) on_progress({.client = task.client.id, .steps = done, .tokens = tokens});
@@ -73,6 +70,28 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
   if (context_.privacy) training.privacy = private_steps(task, training);
   auto result = train::train_locally(*context_.model, *context_.method, {sent, own, rows_}, training, on_step);
   check_mapped_files();
+  return result;
+}
+
+train::LocalResult Client::train_once(const Task& task, const Train& ask, const lora::Payload& sent,
+                                      const OnProgress& on_progress) {
+  if (!context_.masks) return trained(task, ask, sent, on_progress);
+  auto known = context_.masks->kept(task);
+  if (!known) {
+    auto result = trained(task, ask, sent, on_progress);
+    known = std::make_shared<const TrainedRound>(TrainedRound{std::move(result), memory_});
+    context_.masks->keep(task, known);
+  }
+  memory_ = known->memory;
+  return known->result;
+}
+
+Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_progress) {
+  const auto mode = context_.config->secure_aggregation.mode;
+  EK_CHECK(ask.summed.has_value() == (mode != SecureMode::kOff), kData, "a task that asks for ",
+           ask.summed ? "a summand" : "a single upload", ", secure_aggregation.mode is ", config::name_of(mode));
+  const lora::Payload sent = download(task);
+  auto result = train_once(task, ask, sent, on_progress);
   if (ask.summed)
     return {.client = task.client.id,
             .upload = lora::DeferredPayload(summed(task, *ask.summed, sent, result), lora::TransportDtype::kAsTheyAre,

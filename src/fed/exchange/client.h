@@ -36,6 +36,11 @@ class Client {
 
  private:
   Reply answer(const Task& task, const Train& ask, const OnProgress& on_progress);
+  train::LocalResult trained(const Task& task, const Train& ask, const lora::Payload& sent,
+                             const OnProgress& on_progress);
+  /// Trains, unless the client has kept what it trained for the same task.
+  train::LocalResult train_once(const Task& task, const Train& ask, const lora::Payload& sent,
+                                const OnProgress& on_progress);
   /// Returns the upload of a round in which single uploads stay hidden, masked if the run simulates masks.
   lora::Payload summed(const Task& task, const SummedTerms& terms, const lora::Payload& received,
                        const train::LocalResult& trained) const;

@@ -2,11 +2,21 @@
 /// one, masks are simulated (fed/exchange/simulated_masks.h).
 #pragma once
 
+#include <memory>
+
+#include "base/format/safetensors.h"
 #include "crypto/secret.h"
 #include "fed/exchange/message.h"
 #include "secure/masks.h"
+#include "train/local_training.h"
 
 namespace evenkeel::fed {
+
+/// What a client trained in a round, before it is hidden.
+struct TrainedRound {
+  train::LocalResult result;
+  TensorMap memory;  ///< the client's memory after the round
+};
 
 /// The masks of one client. Threads: one.
 class UploadMasks {
@@ -14,6 +24,11 @@ class UploadMasks {
   virtual ~UploadMasks() = default;
   /// Returns the key by which the client rounds to 16 bits in the task's round.
   virtual crypto::Secret rounding_key(const Task& task) = 0;
+  /// Returns what keep() was given for the same task under other masks; null if there is nothing.
+  virtual std::shared_ptr<const TrainedRound> kept(const Task& task) const = 0;
+  /// Keeps what was trained for a task until its round is committed: a round that is begun again needs new masks
+  /// and no training.
+  virtual void keep(const Task& task, std::shared_ptr<const TrainedRound> trained) = 0;
   /// Adds the client's masks to its summand. \throws kData when the summand may not be masked
   virtual void add(const Task& task, const secure::RingVector& summand) = 0;
 };

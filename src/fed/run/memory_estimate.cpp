@@ -92,6 +92,10 @@ int64_t most_participants(const Experiment& e) {
       std::ceil(e.server.config->clients.participation * static_cast<double>(e.server.clients.size())));
 }
 
+int64_t adapter_bytes(const Experiment& e) {
+  return kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
+}
+
 using Parts = std::vector<models::MemoryPart>;
 const std::string kAdapterKeys = "lora.rank or lora.targets";
 
@@ -185,11 +189,22 @@ Parts with_merged(const Experiment& e, Parts parts) {
   return parts;
 }
 
+/// Returns the memory of a sum of hidden uploads: its integers with masks and without, and as float32 the changes and
+/// what they are added to. (A client's summand comes after its training, which takes more.)
+Parts hidden_sum(const Experiment& e) {
+  const auto& secure = e.server.config->secure_aggregation;
+  if (!secure.hides_uploads()) return {};
+  return {{"the sum of hidden uploads", (2 * secure.bits / (8 * kFloat) + 2) * adapter_bytes(e),
+           "secure_aggregation.bits, " + kAdapterKeys}};
+}
+
 /// Returns the memory of an aggregation, which holds the merged base change before and after the last round.
 Parts aggregation_moment(const Experiment& e) {
   const int64_t rounds = e.server.config->train.rounds;
-  return {{concat(kMerged, ", before and after the last round"), merged_bytes(e, rounds - 1) + merged_bytes(e, rounds),
-           std::string(kMergedKeys)}};
+  auto parts = hidden_sum(e);
+  parts.push_back({concat(kMerged, ", before and after the last round"),
+                   merged_bytes(e, rounds - 1) + merged_bytes(e, rounds), std::string(kMergedKeys)});
+  return parts;
 }
 
 /// Returns the expert factors that a pass on a GPU packs, and the copies of four layers from which it packs them
@@ -253,10 +268,6 @@ Parts encoder(const Experiment& e) {
 }
 
 int64_t sum(const Parts& parts) { return models::MemoryPlan{parts, 0}.needed(); }
-
-int64_t adapter_bytes(const Experiment& e) {
-  return kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
-}
 
 /// Returns what is in memory all the time: program, server and base.
 models::MemoryPlan standing(const Experiment& e) {

@@ -65,6 +65,21 @@ TEST_F(Foresight, MemoryOfMethodsThatChangeTheBaseGrowsByRoundUpToTheWeights) {
   }
 }
 
+TEST_F(Foresight, AServerOfHiddenUploadsHoldsTheirSumAsIntegersAndAsNumbers) {
+  const auto sum_of = [](SecureMode mode, int64_t bits) {
+    auto e = experiment("fedit", Purpose::kDryRun, "lora.rank=1000");
+    e.use(e.server.config.with([&](ExperimentConfig& values) {
+      values.secure_aggregation.mode = mode;
+      values.secure_aggregation.bits = bits;
+    }));
+    return part(server_memory_plan(e), "the sum of hidden uploads");
+  };
+  EXPECT_EQ(sum_of(SecureMode::kOff, 32), -1);
+  const int64_t adapter = sum_of(SecureMode::kMasks, 32) / 4;
+  EXPECT_GT(adapter, 0);
+  EXPECT_EQ(sum_of(SecureMode::kSums, 64), 6 * adapter);
+}
+
 TEST_F(Foresight, ARunThatDoesNotFitIsRefusedBeforeWeightsAreLoaded) {
   const auto needed = plan("threads=1").needed();
   const machine::Memory less{

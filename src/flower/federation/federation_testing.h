@@ -22,6 +22,8 @@ namespace evenkeel::flower {
 
 /// What a node does to an envelope before it sends it.
 using Edit = std::function<void(Envelope& envelope)>;
+/// Thrown by an Edit: the node's process ends before it sends the envelope, and another one starts with its files.
+struct Killed {};
 
 class Federation : public testing::SmallRun {
  protected:
@@ -63,6 +65,15 @@ class Federation : public testing::SmallRun {
     if (!edit && node != patient_) return run_node({.link = options, .client = client(node), .once = true});
     options.stop = [this] { return stop_ || over_; };
     if (!edit) return run_node({.link = options, .client = client(node)});
+    for (bool ended = false; !ended;) try {
+        play(node, options, edit);
+        ended = true;
+      } catch (const Killed&) {  // NOLINT(bugprone-empty-catch): the next process begins
+      }
+  }
+
+  /// One process of a node whose envelopes are edited.
+  void play(int64_t node, const NodeOptions& options, const Edit& edit) {
     NodeLink wire(options);
     NodeClient own(client(node));
     wire.join();
@@ -78,8 +89,12 @@ class Federation : public testing::SmallRun {
       auto envelope = own.answer(incoming.envelope());
       over = envelope.kind == kShutdownEnvelope;
       edit(envelope);
-      wire.reply(*instruction, EnvelopePacker().content(envelope));
-      own.delivered();
+      try {
+        wire.reply(*instruction, EnvelopePacker().content(envelope));
+        own.delivered();
+      } catch (const Error& error) {  // it came too late
+        own.not_delivered(error.what());
+      }
     }
     wire.leave(2);
   }

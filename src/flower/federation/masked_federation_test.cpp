@@ -2,8 +2,15 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
 
+#include "base/format/safetensors.h"
+#include "fed/exchange/summed_upload.h"
 #include "fed/store/audit.h"
 #include "flower/federation/federation_testing.h"
 
@@ -135,8 +142,15 @@ INSTANTIATE_TEST_SUITE_P(Phases, LostInPhase,
                            return name;
                          });
 
-TEST_F(MaskedFederation, AClientThatIsLostOnceTakesPartInTheNextAttemptAtItsRound) {
+TEST_F(MaskedFederation, AClientThatIsLostOnceTakesPartInTheNextAttemptAtItsRoundAndNobodyTrainsAgain) {
   std::atomic<int> spoiled = 0;
+  std::atomic<int64_t> steps = 0;
+  change_ = [&, keyed = change_](int64_t node, NodeClientOptions& options) {
+    keyed(node, options);
+    options.on_progress = [&](const fed::ClientProgress& progress) {
+      if (progress.task.empty()) ++steps;
+    };
+  };
   const auto spoil = [&](Envelope& envelope) {
     if (envelope.kind == kReplyEnvelope && spoiled++ == 0)
       change_report(envelope, [](OrderedJson& report) { report["steps"] = 1000; });
@@ -146,6 +160,127 @@ TEST_F(MaskedFederation, AClientThatIsLostOnceTakesPartInTheNextAttemptAtItsRoun
   EXPECT_EQ(adapter(here()), adapter(apart()));
   EXPECT_EQ(plain(here()), plain(apart()));
   EXPECT_NE(outcomes().find("attempt 1, 3 members"), std::string::npos) << outcomes();
+  int64_t needed = 0;
+  for (const auto& record : rounds(apart()))
+    for (const auto& client : record.clients) needed += client.steps;
+  EXPECT_EQ(steps, needed);
+}
+
+/// A client whose process is killed once after it stored what it promises, before it sends its answer of a kind.
+class KilledInPhase : public MaskedFederation, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(KilledInPhase, AClientComesBackWithItsKeysAndTheBitsAreTheSame) {
+  std::atomic<int> answers = 0;
+  const auto kill = [&](Envelope& envelope) {
+    if (envelope.kind == GetParam() && answers++ == 0) throw Killed();
+  };
+  local(request("fedit", here(), {"threads=1", kSums}));
+  served(request("fedit", apart(), {"threads=1", kMasks}), {{1, kill}});
+  EXPECT_EQ(adapter(here()), adapter(apart()));
+  EXPECT_EQ(plain(here()), plain(apart()));
+  EXPECT_EQ(outcomes().find("attempt 1"), std::string::npos) << "no attempt was given up:\n" << outcomes();
+}
+INSTANTIATE_TEST_SUITE_P(Phases, KilledInPhase,
+                         ::testing::Values(kMaskKeysEnvelope, kMaskRosterEnvelope, kMaskSharesEnvelope, kReplyEnvelope,
+                                           kMaskSurvivorsEnvelope, kUnmaskEnvelope),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::erase(name, '_');
+                           return name;
+                         });
+
+/// A client that is too slow for the first round, in a phase before training.
+class LateInPhase : public MaskedFederation, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(LateInPhase, ARosterIsMadeWithoutTheClientAndTheNextRoundHasIt) {
+  std::atomic<int> answers = 0;
+  const auto sleep = [&](Envelope& envelope) {
+    if (envelope.kind == GetParam() && answers++ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1400));
+  };
+  served(request("fedit", apart(),
+                 {"threads=1", kMasks, kFour, kBudgets, "clients.deadline=0.7", "clients.quorum=3", "train.rounds=4"}),
+         {{3, sleep}}, 4);
+  const auto records = rounds(apart());
+  EXPECT_EQ(records.front().secure_aggregation->clients, 3);
+  EXPECT_EQ(records.front().lost.value().size(), 1U);
+  EXPECT_EQ(records.back().secure_aggregation->clients, 4) << "it is back";
+  EXPECT_NE(outcomes().find("attempt 1, 3 members"), std::string::npos) << outcomes();
+}
+INSTANTIATE_TEST_SUITE_P(Phases, LateInPhase, ::testing::Values(kMaskKeysEnvelope, kMaskRosterEnvelope),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::erase(name, '_');
+                           return name;
+                         });
+
+TEST_F(MaskedFederation, SixtyFourBitsGiveTheBitsOfSums) {
+  constexpr const char* kBits = "secure_aggregation.bits=64";
+  local(request("ub-smoe", here(), {"threads=1", kSums, kBits}));
+  served(request("ub-smoe", apart(), {"threads=1", kMasks, kBits}));
+  EXPECT_EQ(adapter(here()), adapter(apart()));
+  EXPECT_EQ(plain(here()), plain(apart()));
+}
+
+TEST_F(MaskedFederation, SixteenBitsDifferFromTheSumByOneStepOfEachClientAtMost) {
+  constexpr const char *kRange = "secure_aggregation.range=0.125", *kOne = "train.rounds=1";
+  local(request("fedit", here(), {"threads=1", kSums, kRange, kOne}));
+  served(request("fedit", apart(), {"threads=1", kMasks, kRange, kOne, "secure_aggregation.bits=16"}));
+  const auto file = "adapter/adapter_model.safetensors";
+  const auto one = load_safetensors(here() / file).tensors, other = load_safetensors(apart() / file).tensors;
+  double largest = 0;
+  for (const auto& [name, tensor] : one)
+    largest = std::max(largest, (tensor.to(at::kDouble) - other.at(name).to(at::kDouble)).abs().max().item<double>());
+  EXPECT_GT(largest, 0);
+  EXPECT_LE(largest, 3 * 0x1p-17) << "2^17 is the largest power of two at or below (2^15 - 1 - 3) / 0.125";
+}
+
+TEST_F(MaskedFederation, FiftyNodesGiveTheBitsOfSums) {
+  if (!std::getenv("EVENKEEL_NIGHTLY")) GTEST_SKIP() << "takes a minute: .ci/nightly runs it";
+  const auto budgets = concat("clients.budgets=[", join(std::vector<double>(50, 0.5)), "]");
+  const auto request_of = [&](const char* mode, const fs::path& out) {
+    return request("fedit", out, {"threads=1", mode, "clients.count=50", budgets, "data.limit=150", "train.rounds=1"});
+  };
+  local(request_of(kSums, here()));
+  served(request_of(kMasks, apart()), {}, 50);
+  EXPECT_EQ(adapter(here()), adapter(apart()));
+  EXPECT_EQ(rounds(apart()).at(0).secure_aggregation->clients, 50);
+}
+
+TEST_F(MaskedFederation, AReplyHasStepsTimesAndMaskedBytesAlone) {
+  std::mutex mutex;
+  std::vector<OrderedJson> reports;
+  std::vector<at::Tensor> values;
+  std::set<std::string> arrays;
+  const auto look = [&](Envelope& envelope) {
+    if (envelope.kind != kReplyEnvelope) return;
+    const std::scoped_lock lock(mutex);
+    reports.push_back(OrderedJson::parse(envelope.header).at("report"));
+    const auto payload = lora::decode(envelope.payload_N, "a reply");
+    EXPECT_TRUE(payload.adapters.empty() && payload.base_delta.empty());
+    for (const auto& [name, tensor] : payload.extras) {
+      arrays.insert(name);
+      values.push_back(tensor.clone());
+    }
+  };
+  served(request("ub-smoe", apart(), {"threads=1", kMasks}), {{0, look}, {1, look}, {2, look}});
+  ASSERT_EQ(reports.size(), 6U);
+  for (const auto& report : reports)
+    for (const auto& [name, value] : report.items()) {
+      const bool is_open = name == "steps" || name == "seconds" || name == "step_seconds";
+      EXPECT_TRUE(is_open || value.is_null() || value.empty() || value == 0) << name << ": " << value;
+    }
+  EXPECT_EQ(arrays, (std::set<std::string>{fed::kSummedValues, fed::kSummedCounts}));
+  std::array<double, 256> seen{};
+  double bytes = 0;
+  for (const auto& tensor : values) {
+    const auto whole = tensor.contiguous();
+    const auto* first = static_cast<const uint8_t*>(whole.const_data_ptr());
+    for (size_t i = 0; i < whole.nbytes(); ++i) seen[first[i]] += 1;
+    bytes += static_cast<double>(whole.nbytes());
+  }
+  double chi_square = 0;
+  for (const double count : seen) chi_square += (count - bytes / 256) * (count - bytes / 256) / (bytes / 256);
+  EXPECT_LT(chi_square, 255 + 6 * 22.6) << "255 degrees of freedom: mean 255, standard deviation 22.6; " << bytes;
 }
 
 TEST_F(MaskedFederation, AReportWithMeasuresOfTheClientsOwnRowsIsNotTaken) {

@@ -50,6 +50,7 @@ void MaskedJournal::save(const MaskedAttempt& attempt) const {
 }
 
 std::optional<MaskedAttempt> MaskedJournal::load() const {
+  if (!path_exists(page())) remove_path(sum_file());  // a process was killed within clear()
   if (!path_exists(page())) return {};
   const auto json = read_sealed(page());
   return attempt_in({json, page().string(), kCheckpoint});

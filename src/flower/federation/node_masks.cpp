@@ -8,17 +8,22 @@
 #include "base/plain/log.h"
 #include "crypto/hkdf.h"
 #include "flower/federation/agreed_terms.h"
+#include "flower/federation/kept_payloads.h"
 #include "flower/federation/mask_messages.h"
 
 namespace evenkeel::flower {
 namespace {
 
 constexpr const char* kMasksFolder = "secure";
-/// Least weight of the other members together: with less, the sum would be the node's own upload.
-constexpr double kLeastOthers = 0.05;
 
 secure::Sign signer(const Key& key) {
   return [&key](std::string_view text) { return key.sign(text); };
+}
+
+/// Returns what the training of a task depends on: all of the task but the terms of the sum.
+std::string training_in(fed::Task task) {
+  std::get<fed::Train>(task.ask).summed.reset();
+  return concat(fed::header_of(task), payload_digest(task.payload.bytes));
 }
 
 /// Reads the set in a message about the survivors of an attempt.
@@ -78,14 +83,9 @@ void NodeMasks::check_terms(const secure::RoundContext& context) const {
            secure.range);
   EK_CHECK(context.threshold == secure.threshold_of(context.members()), kData, "a masked round of ", context.members(),
            " members with a threshold of ", context.threshold, ", agreed on: ", secure.threshold_of(context.members()));
-  double others = 0;
-  for (const auto& member : context.roster) {
-    if (member.fingerprint != rules_.own_key) others += member.weight;
+  for (const auto& member : context.roster)
     EK_CHECK(secure.weights != fed::SumWeights::kUniform || member.weight == context.roster.front().weight, kData,
              "unequal weights in a masked round, agreed on: uniform");
-  }
-  EK_CHECK(others >= kLeastOthers, kData, "the other members of a masked round have weight ", others,
-           " together, allowed: ", kLeastOthers, " or more, because the sum would show this node's upload");
 }
 
 OrderedJson NodeMasks::keys(const Envelope& envelope) {
@@ -142,6 +142,7 @@ OrderedJson NodeMasks::unmask(const Envelope& envelope) {
   for (const auto& pem : header.texts("identities")) identities.add(pem);
   const auto request = header.read<secure::UnmaskRequest>("request");
   const auto reply = round.unmask(request, identities.verifier(), store_);
+  trained_.reset();  // no other attempt at this round comes
   log::info("[node] round ", round.attempt().context.round + 1, ": helps to take the masks off the sum of ",
             secure::count_of(request.survivors), " of ", request.survivors.size(), " uploads");
   return {{"reply", secure::to_json(reply)}};
@@ -183,8 +184,18 @@ void NodeMasks::committed(int64_t rounds) {
   if (round_ && round_->attempt().context.round < rounds) wipe();
 }
 
+std::shared_ptr<const fed::TrainedRound> NodeMasks::kept(const fed::Task& task) const {
+  return trained_ && trained_for_ == training_in(task) ? trained_ : nullptr;
+}
+
+void NodeMasks::keep(const fed::Task& task, std::shared_ptr<const fed::TrainedRound> trained) {
+  trained_for_ = training_in(task);
+  trained_ = std::move(trained);
+}
+
 void NodeMasks::wipe() {
   round_.reset();
+  trained_.reset();
   store_.wipe();
 }
 

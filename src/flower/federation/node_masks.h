@@ -38,6 +38,9 @@ class NodeMasks : public fed::UploadMasks {
   void admit(const fed::Task& task) const;
   crypto::Secret rounding_key(const fed::Task& task) override;
   void add(const fed::Task& task, const secure::RingVector& summand) override;
+  /// What was trained is kept in memory alone, until the node helps with the sum: a restarted node trains again.
+  std::shared_ptr<const fed::TrainedRound> kept(const fed::Task& task) const override;
+  void keep(const fed::Task& task, std::shared_ptr<const fed::TrainedRound> trained) override;
   /// Wipes the secrets of an attempt at a round that is committed. \param rounds  committed rounds
   void committed(int64_t rounds);
   /// Wipes the secrets of any attempt: the run is over.
@@ -62,6 +65,8 @@ class NodeMasks : public fed::UploadMasks {
   secure::NodeRules rules_;
   secure::NodeStore store_;
   std::optional<secure::NodeRound> round_{};
+  std::string trained_for_{};  // what the kept training depends on
+  std::shared_ptr<const fed::TrainedRound> trained_{};
 };
 
 }  // namespace evenkeel::flower

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <condition_variable>
+#include <latch>
 #include <thread>
 #include <utility>
 
@@ -64,6 +65,7 @@ struct Coordinator::Parts {
                                                         .threads = options.threads,
                                                         .limits = options.node_limits},
                                           [this](const HttpRequest& request) { return answer(request); });
+    listening.count_down();
     if (!options.allow_file.empty()) watching = std::jthread([this](const std::stop_token& stop) { watch_list(stop); });
   }
 
@@ -328,6 +330,7 @@ struct Coordinator::Parts {
   }
 
   std::string metrics() {
+    listening.wait();  // the first call may come before the constructor of `server` has returned
     const auto nodes = registry.nodes();
     const auto online = std::count_if(nodes.begin(), nodes.end(), [](const NodeInfo& node) { return node.online; });
     uint64_t refused = 0;
@@ -380,6 +383,7 @@ struct Coordinator::Parts {
   std::atomic<uint64_t> strangers = 0;
   std::mutex told_mutex{};
   std::chrono::steady_clock::time_point told{};
+  std::latch listening{1};               // open when `server` may be used
   std::unique_ptr<HttpServer> server{};  // ends before what it uses
   std::mutex watch_mutex{};
   std::condition_variable_any watch_stopped{};
