@@ -76,7 +76,7 @@ std::string canonical(const RoundContext& context) {
     const auto& member = context.roster[place];
     roster.push_back({place, member.client, member.fingerprint, hexadecimal(member.weight)});
   }
-  const OrderedJson json = {{"version", 1},
+  OrderedJson json = {{"version", 1},
                             {"run", context.run},
                             {"config", context.config},
                             {"round", context.round},
@@ -88,6 +88,8 @@ std::string canonical(const RoundContext& context) {
                             {"values", context.values},
                             {"counts", context.counts},
                             {"roster", roster}};
+  if (context.variance > 0)
+    json["noise"] = {hexadecimal(context.clip), context.variance, context.indicator_variance};
   return json.dump();
 }
 

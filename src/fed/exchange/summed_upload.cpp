@@ -105,13 +105,14 @@ int64_t SummedLayout::values() const {
 }
 
 int64_t SummedLayout::counts() const {
+  if (is_noisy) return 1;
   const auto own =
       std::accumulate(sums.begin(), sums.end(), int64_t{0}, [](int64_t all, const Sum& sum) { return all + sum.size; });
   return kPlainCounts + 2 * std::ssize(metrics) + std::ssize(layers) * experts + own;
 }
 
 SummedLayout summed_layout(const SummedRun& run, const methods::ClientUpdate& upload) {
-  SummedLayout layout{.layers = run.moe_layers, .experts = run.experts};
+  SummedLayout layout{.layers = run.moe_layers, .experts = run.experts, .is_noisy = run.adds_noise};
   for (const auto& [site, factors] : upload.payload.adapters)
     for (const auto factor : kSummedFactors) {
       if (!(factors.*factor).defined()) continue;

@@ -208,14 +208,16 @@ void add_report(RoundRecord& all, const Server& server, const methods::RoundView
   all.metrics = report.metrics;
   all.experts =
       expert_use(server.model.moe_layers, [&](const std::string& layer) { return report.utilization.at(layer); });
+}
+
+SummedRoundRecord summed_record(const Server& server, const SummedReport& report) {
   const auto& secure = server.config->secure_aggregation;
-  all.secure_aggregation =
-      SummedRoundRecord{.mode = secure.mode,
-                        .simulated = secure.mode == SecureMode::kMasks && !server.clients_are_nodes(),
-                        .bits = secure.bits,
-                        .clients = report.clients,
-                        .values = report.values,
-                        .beyond_range = report.beyond};
+  return {.mode = secure.mode,
+          .simulated = secure.mode == SecureMode::kMasks && !server.clients_are_nodes(),
+          .bits = secure.bits,
+          .clients = report.clients,
+          .values = report.values,
+          .beyond_range = report.beyond};
 }
 
 }  // namespace
@@ -232,7 +234,8 @@ RoundRecord round_record(const Server& server, const methods::RoundView& round, 
   all.lr = server.scheduled_rate(round.round);
   all.steps = total(records, &ClientRecord::steps);
   all.withheld = server.config->privacy.protects_clients();
-  if (report)
+  if (report) all.secure_aggregation = summed_record(server, *report);
+  if (report && !all.withheld)
     add_report(all, server, round, records, *report);
   else if (!all.withheld)
     add_reports(all, server, records, round.weights);

@@ -109,7 +109,7 @@ Task Server::training_task(const methods::ServerState& state, const methods::Cli
   auto& broadcasts = sent ? *sent : alone;
   return {.round = round.round,
           .client = client,
-          .ask = Train{.lr = scheduled_rate(state.round), .summed = summed_terms(round, client)},
+          .ask = Train{.lr = scheduled_rate(state.round), .summed = complete_terms(state, round, client)},
           .payload = broadcasts.encoded(method->broadcast(state, client, round), config->train.transport_dtype, sites)};
 }
 
@@ -148,7 +148,7 @@ methods::ServerState Server::aggregate(const methods::ServerState& state, const 
                                        std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
                                        std::optional<SummedReport>* report, const UnmaskedSum* unmasked,
                                        ClientPrivacy* privacy) const {
-  auto next = config->privacy.protects_clients() ? aggregate_private(state, round, updates, others, privacy)
+  auto next = config->privacy.protects_clients() ? aggregate_private(state, round, updates, others, report, unmasked, privacy)
               : hides_uploads()                  ? aggregate_sum(state, round, updates, others, report, unmasked)
                                                  : aggregate_uploads(state, round, updates, others);
   next.round = state.round + 1;
