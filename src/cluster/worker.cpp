@@ -150,7 +150,7 @@ class Worker {
     for (const auto& client : round.participants)
       if (std::find(trained_.begin(), trained_.end(), client.id) != trained_.end())
         updates.push_back(journal_->update(client));
-    server_.aggregate(state_, round, updates, &reduction_);
+    server_.aggregate(state_, round, updates, {.others = &reduction_});
   }
 
   void sum_gradients(const Command& command) {

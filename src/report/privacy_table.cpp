@@ -13,7 +13,8 @@ namespace {
 struct Line {
   std::string protects;
   double epsilon = 0, delta = 0, noise = std::numeric_limits<double>::infinity();
-  double clip = 0, signal = std::numeric_limits<double>::infinity();
+  double clip = 0;
+  std::optional<double> signal{};
   bool simulated = false;
   std::string ended{};
   std::optional<double> by_loss{};  // epsilon of the loss distribution
@@ -31,7 +32,7 @@ std::optional<Line> line_of(const fed::RoundRecord& round) {
     line->delta = std::max(line->delta, client.privacy->delta);
     line->noise = std::min(line->noise, client.privacy->noise);
     line->clip = std::max(line->clip, client.privacy->clip);
-    line->signal = std::min(line->signal, client.privacy->signal);
+    if (const auto own = client.privacy->signal) line->signal = std::min(*own, line->signal.value_or(*own));
     line->simulated = line->simulated || client.privacy->simulated;
   }
   return line;
@@ -41,7 +42,7 @@ void add(Table& table, const records::RunRecords& run, int64_t round, const Line
   const auto amount = [&](std::string text) { return line.simulated ? concat('(', text, ')') : text; };
   table.add({run.label, std::to_string(round), line.protects, amount(fixed(line.epsilon, 4)),
              line.by_loss ? amount(fixed(*line.by_loss, 4)) : "-", concat(line.delta), fixed(line.noise, 4),
-             concat(line.clip), fixed(line.signal, 3), line.ended.empty() ? "-" : line.ended});
+             concat(line.clip), line.signal ? fixed(*line.signal, 3) : "-", line.ended.empty() ? "-" : line.ended});
 }
 
 }  // namespace

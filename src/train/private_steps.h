@@ -23,8 +23,9 @@ struct PrivateReport {
   /// Epsilon of all private steps of the client so far, these included, at `delta`.
   double epsilon = 0, delta = 0;
   /// Norm of the summed gradients divided by that of their noise, root mean square over the steps. It is estimated from
-  /// the noisy sums, so it is near 0 where nothing stands out of the noise.
-  double signal = 0;
+  /// the noisy sums, so it is near 0 where nothing stands out of the noise. Absent where the client's upload is hidden
+  /// in a sum, because it tells the size of the upload.
+  std::optional<double> signal{};
   /// True: keys come from the run's seed, which others know. It shows what a private run would learn and protects
   /// nobody.
   bool simulated = false;

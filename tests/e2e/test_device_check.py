@@ -10,7 +10,7 @@ import types
 
 import pytest
 
-from tiny import ROOT
+from tiny import ROOT, nightly
 
 sys.path[:0] = [str(ROOT / "bench/device_check")]
 import device_check  # noqa: E402
@@ -171,7 +171,7 @@ SIMULATED = PROGRAMS / "tests/libsimulated_gpu.so"
 
 
 @pytest.mark.skipif(not (PROGRAMS / "launch_costs").is_file(), reason=f"not there: {PROGRAMS}/launch_costs")
-@pytest.mark.parametrize("simulated", [False, pytest.param(True, marks=pytest.mark.skipif(not SIMULATED.is_file(), reason=f"not there: {SIMULATED}"))],
+@pytest.mark.parametrize("simulated", [pytest.param(False, marks=nightly), pytest.param(True, marks=pytest.mark.skipif(not SIMULATED.is_file(), reason=f"not there: {SIMULATED}"))],
                          ids=["processor", "simulated GPU"])
 def test_the_parts_that_decide_run_without_a_gpu(tmp_path, simulated):
     """What needs a real GPU says so by its name. Four clients of a small model take the place of the large ones."""

@@ -38,7 +38,9 @@ def local(tiny_model, tmp_path_factory):
 class Hidden:
     """A server and its nodes, whose uploads are masked."""
 
-    def __init__(self, processes, folder, model, nodes=NODES, **more):
+    def __init__(self, processes, folder, model, nodes=NODES, flags=(), **more):
+        """flags: of the first node."""
+        self.flags = flags
         self.processes, self.folder, self.model, self.out = processes, folder, model, folder / "run"
         self.keys = keygen(folder, nodes)
         self.address = f"127.0.0.1:{free_port()}"
@@ -49,7 +51,8 @@ class Hidden:
         self.nodes = [self.node(key) for key in self.keys]
 
     def node(self, key):
-        return self.processes.start(*node_arguments(key, self.model, self.address, "--peers", self.folder / "keys.txt"),
+        flags = self.flags if key == self.keys[0] else []
+        return self.processes.start(*node_arguments(key, self.model, self.address, "--peers", self.folder / "keys.txt", *flags),
                                     log=self.folder / f"{key.stem}.log")
 
     def resume(self):
@@ -153,6 +156,24 @@ def test_records_and_audit_of_masked_rounds_have_no_measure_of_one_client(tiny_m
         for name in ("tokens", "targets", "loss_sum", "first_loss", "last_loss"):
             assert journalled[name] == 0, file
         assert not journalled["counts"] and not journalled["metrics"], file
+
+
+def test_a_node_that_is_private_for_its_rows_hides_among_the_others(tiny_model, tmp_path):
+    private = ["--privacy-epsilon", 8, "--privacy-delta", 1e-3, "--privacy-clip", 0.1, "--privacy-lot", 2]
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, flags=private, secure_aggregation__reports="false")
+        run.finish()
+    spent = []
+    for record in lines(run.out / "rounds.jsonl"):
+        assert not record.keys() & {"loss", "tokens", "targets", "layers", "metrics"}
+        own, = [client["privacy"] for client in record["clients"] if "privacy" in client]
+        assert "signal" not in own and own["withheld"] and not own["simulated"]
+        spent.append(own["epsilon"])
+    assert 0 < spent[0] < spent[1] <= 8
+    audited = succeed("privacy", "--run", tmp_path / f"{run.keys[0].name}.memory").stdout
+    assert "epsilon" in audited and "8" in audited, audited
+    log = (tmp_path / f"{run.keys[0].stem}.log").read_text()
+    assert "private steps, epsilon" in log and "masked the upload among 3 clients" in log and "times their noise" not in log
 
 
 STAGES = {"keys are agreed": lambda run: run.journal().get("shares"),

@@ -17,7 +17,7 @@ import urllib.request
 import pytest
 
 from test_federation import Processes, free_port, node_arguments, wait_for, wait_until
-from tiny import evenkeel, lines, one_line, slow, succeed, tiny_model  # noqa: F401
+from tiny import evenkeel, lines, nightly, one_line, slow, succeed, tiny_model  # noqa: F401
 
 NAMES = ["north", "harbour"]
 
@@ -194,6 +194,7 @@ def test_a_node_for_one_run_says_why_it_ends_when_the_server_has_given_it_up(tin
 
 # --- deadlines of scores ---
 
+@nightly
 def test_a_frozen_node_costs_one_deadline_in_a_round_not_one_for_each_score(tiny_model, tmp_path):  # noqa: F811
     """After each round there are four scores that the frozen node does not give."""
     deadline = 3

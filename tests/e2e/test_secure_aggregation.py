@@ -186,6 +186,32 @@ def test_records_hold_no_measures_of_single_clients(runs, mode):
         assert record["tokens"] > record["targets"] > 0 < record["loss"]
 
 
+@pytest.mark.parametrize("method", ["fedit", "ub-smoe"])
+def test_without_reports_the_adapter_keeps_its_bits_and_records_lack_measures(runs, method):
+    told, silent = runs("sums", method), runs("masks", method, secure_aggregation__reports="false")
+    assert (told / ADAPTER).read_bytes() == (silent / ADAPTER).read_bytes()
+    assert without_seconds(lines(told / "evaluations.jsonl")) == without_seconds(lines(silent / "evaluations.jsonl"))
+    for loud, quiet in zip(lines(told / "rounds.jsonl"), lines(silent / "rounds.jsonl"), strict=True):
+        missing = OWN_MEASURES | {"layers", "utilization", "entropy", "gini"}
+        assert loud.keys() & missing and not quiet.keys() & missing
+        assert quiet["steps"] == loud["steps"] and quiet["secure_aggregation"]["beyond_range"] >= 0
+    table = succeed("report", silent, "--table", "rounds").stdout
+    assert " - " in table, table
+
+
+def test_private_rows_are_summed_behind_masks_without_their_signal(runs):
+    private = {"privacy__unit": "example", "privacy__epsilon": 8, "privacy__delta": 1e-3, "privacy__clip": 0.1, "train__rounds": 1}
+    single = runs("off", **private)
+    hidden = runs("masks", secure_aggregation__reports="false", **private)
+    for alone, summed in zip(rounds(single)[0]["clients"], rounds(hidden)[0]["clients"], strict=True):
+        signal_of_upload = alone["privacy"].pop("signal")
+        assert signal_of_upload >= 0 and summed["privacy"] == alone["privacy"]
+    before, after = load_file(single / ADAPTER), load_file(hidden / ADAPTER)
+    assert max(numpy.abs(before[name] - after[name]).max() for name in before) < 1e-6
+    table = succeed("report", hidden, "--table", "privacy").stdout
+    assert re.search(r"\(\d+\.\d+\) .* -  *-", table), table
+
+
 def test_the_report_shows_dashes_where_measures_are_hidden(runs):
     table = succeed("report", runs("masks", "ub-smoe"), "--table", "clients").stdout
     rows = [line for line in table.splitlines() if line.startswith("masks ")]
@@ -228,6 +254,7 @@ def test_methods_that_need_single_uploads_are_refused_by_name(tiny_model, tmp_pa
     ({"clients__update_norm": 3.0}, ["mode is \"masks\"", "update_norm"]),
     ({"train__optimizer": '{ name = "sgd", lr = 0.1 }'}, ["range is 0", "not adamw"]),
     ({"secure_aggregation__surprise": 1}, ["surprise"]),
+    ({"secure_aggregation__mode": "off", "secure_aggregation__reports": "false"}, ["reports is false", "sums or masks"]),
     ({"clients__count": 200, "clients__budgets": "[]"}, ["160 clients drawn per round", "up to 100"]),
 ])
 def test_keys_that_do_not_go_together_are_refused(tiny_model, tmp_path, keys, words):

@@ -20,10 +20,12 @@ from test_federation import Processes, free_port, keygen, node_arguments, wait_f
 from test_output import tiny_encoder
 from test_resume import expect_same_run
 from test_served_nodes import TEMPLATE, config_of
-from tiny import CONFIG, PROGRAM, ROOT, lines, one_line, settings, succeed
+from tiny import CONFIG, PROGRAM, ROOT, lines, nightly, one_line, settings, succeed
 
 LIBRARY = pathlib.Path(PROGRAM).parent / "tests/libsimulated_gpu.so"
-METHODS = [line.split()[0] for line in succeed("list", "methods").stdout.splitlines()]
+AT_EVERY_PUSH = {"fedit", "hetlora", "slimmable-moe", "ub-smoe"}  # the others take as long again
+METHODS = [name if name in AT_EVERY_PUSH else pytest.param(name, marks=nightly)
+           for name in (line.split()[0] for line in succeed("list", "methods").stdout.splitlines())]
 pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason=f"not there: {LIBRARY} (LibTorch has CUDA itself)")
 
 
@@ -93,7 +95,7 @@ def test_two_ranks_with_a_gpu_each_train_to_the_same_bits(trained, tiny_model, t
     assert done.returncode == 1 and "which is GPU 1 for this process, allowed: 0 .. 0" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=nightly), pytest.param(2, marks=nightly), 4])
 def test_ranks_that_share_a_gpu_train_to_the_same_bits(trained, tiny_model, tmp_path, ranks):
     done = run("train", CONFIG, "--out", tmp_path / "ranks", *settings(model__path=tiny_model, evaluate__every=2), "--device", "cuda:0",
                "--ranks", ranks, gpus=1, mib=8192)

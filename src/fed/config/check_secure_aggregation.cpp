@@ -14,10 +14,10 @@ void ExperimentConfig::check_secure_aggregation(const config::Table& table) cons
   of_secure.check(adds_noise || secure.mode == SecureMode::kMasks || secure.threshold == 0, "threshold",
                   secure.threshold, "0, except with mode masks, or with privacy.unit client");
   if (!secure.hides_uploads()) return;
+  of_secure.check(!adds_noise || !secure.reports, "reports", "true",
+                  "false, with privacy.unit client, whose clients withhold what is summed");
   const auto mode = concat('"', config::name_of(secure.mode), '"');
   methods::check_from_sums(method.entry());
-  of_secure.check(privacy.unit != PrivacyUnit::kExample, "mode", mode,
-                  "off, with privacy.unit example, whose clients withhold what is summed");
   method.make()->check_sums();
   of_secure.check(
       aggregation.rule == methods::AggregationRule::kMean, "mode", mode,

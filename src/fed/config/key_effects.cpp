@@ -167,6 +167,7 @@ constexpr std::array kClasses{
     KeyClass{"secure_aggregation.threshold", kSetting},
     KeyClass{"secure_aggregation.weights", kSetting},
     KeyClass{"secure_aggregation.colluders", kSetting},
+    KeyClass{"secure_aggregation.reports", kFunction},
     KeyClass{"evaluate.tasks", kSetting},
     KeyClass{"evaluate.budgets", kSetting},
     KeyClass{"evaluate.rank_eval_modes", kSetting},

@@ -13,6 +13,7 @@ void SecureAggregationSection::resolve(const config::Table& table) const {
   table.check(hides_uploads() || bits == defaults.bits, "bits", bits, kUnused);
   table.check(hides_uploads() || range == 0, "range", range, kUnused);
   table.check(hides_uploads() || weights == defaults.weights, "weights", "\"uniform\"", kUnused);
+  table.check(hides_uploads() || reports, "reports", "false", kUnused);
   table.check(hides_uploads() || threshold == 0, "threshold", threshold, kUnused);
   table.check(colluders >= 0, "colluders", colluders, "0 or more");
 }

@@ -42,22 +42,28 @@ struct SecureAggregationSection {
   int64_t threshold = 0;
   SumWeights weights = SumWeights::kExamples;
   int64_t colluders = 0;
+  bool reports = true;
 
   void visit(auto& field) {
-    field("mode", mode,
-          "what the server gets of uploads: off (each of them), sums (their changes as integers, which it adds) or "
-          "masks (the same integers behind masks that cancel in the sum; the bits are those of sums)");
+    field(
+        "mode", mode,
+        "what the server gets of uploads: off (each of them), sums (their changes as integers, which it adds) or "
+        "masks (the same integers behind masks that cancel in the sum; the bits are those of sums). With nodes, masks "
+        "protect uploads from the server; in train they are simulated");
     field("bits", bits, "size of these integers: 16, 32 or 64");
     field("range", range,
           "largest change of a value in a round; larger ones are cut and counted; 0: the power of two at or above 4 lr "
           "steps, of the client with most steps");
     field("threshold", threshold,
-          "masks only: number of clients whose help takes the masks off, and fewest uploads of a round; more than half "
+          "masks, or sums with privacy.unit client: number of clients whose help takes the masks off, and fewest uploads of a round; more than half "
           "of the round's clients, and 3 or more; 0: the fewest allowed");
     field("weights", weights, "weight of a client: examples (its share of the training rows) or uniform");
     field("colluders", colluders,
           "with privacy.unit client: number of clients that may work together with the server. Noise of "
           "secure_aggregation.threshold minus these clients is enough");
+    field("reports", reports,
+          "sum losses, tokens, expert counts and metrics too; false: records lack them, as nodes need that are private "
+          "for their rows (node --privacy-epsilon)");
   }
   void resolve(const config::Table& table) const;
 

@@ -32,6 +32,8 @@ TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score
 train::LocalReport open_part(const train::LocalReport& report, bool simulates_time, bool protects_client) {
   train::LocalReport open;
   open.steps = report.steps;
+  open.privacy = report.privacy;
+  if (open.privacy) open.privacy->signal.reset();
   if (protects_client) return open;
   if (simulates_time) open.tokens = report.tokens;
   open.seconds = report.seconds;
@@ -114,6 +116,7 @@ secure::RingVector Client::summand(const Task& task, const SummedTerms& terms, c
                       .sites = context_.sites,
                       .moe_layers = spec.moe_layers,
                       .experts = spec.num_experts,
+                      .reports = config.secure_aggregation.reports,
                       .adds_noise = terms.noise.has_value()};
   EK_CHECK(run.adds_noise == config.privacy.protects_clients(), kData, "a task that asks for a summand ",
            run.adds_noise ? "with" : "without", " noise, privacy.unit is ", config::name_of(config.privacy.unit));

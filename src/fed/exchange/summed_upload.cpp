@@ -16,7 +16,7 @@ constexpr std::array kSummedFactors{&lora::LoraFactors::a, &lora::LoraFactors::b
 constexpr int kReportScale = 20, kSumScale = 40;
 // Magnitude of one summand in `counts`: a hundred of them stay below 2^62.
 constexpr double kMostCount = 0x1p55;
-constexpr int64_t kPlainCounts = 7;  // numbers of a report before its metrics
+constexpr int64_t kReportCounts = 6;  // numbers of a report before its metrics
 
 int64_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
@@ -108,11 +108,12 @@ int64_t SummedLayout::counts() const {
   if (is_noisy) return 1;
   const auto own =
       std::accumulate(sums.begin(), sums.end(), int64_t{0}, [](int64_t all, const Sum& sum) { return all + sum.size; });
-  return kPlainCounts + 2 * std::ssize(metrics) + std::ssize(layers) * experts + own;
+  const int64_t of_reports = reports ? kReportCounts + 2 * std::ssize(metrics) + std::ssize(layers) * experts : 0;
+  return 1 + of_reports + own;
 }
 
 SummedLayout summed_layout(const SummedRun& run, const methods::ClientUpdate& upload) {
-  SummedLayout layout{.layers = run.moe_layers, .experts = run.experts, .is_noisy = run.adds_noise};
+  SummedLayout layout{.reports = run.reports, .experts = run.experts, .is_noisy = run.adds_noise};
   for (const auto& [site, factors] : upload.payload.adapters)
     for (const auto factor : kSummedFactors) {
       if (!(factors.*factor).defined()) continue;
@@ -120,7 +121,10 @@ SummedLayout summed_layout(const SummedRun& run, const methods::ClientUpdate& up
       const int64_t size = product(shape);
       layout.factors.push_back({site, run.sites.at(site).moe_layer, factor, std::move(shape), size});
     }
-  for (const auto& metric : run.entry.metrics) layout.metrics.emplace_back(metric.name);
+  if (run.reports) {
+    layout.layers = run.moe_layers;
+    for (const auto& metric : run.entry.metrics) layout.metrics.emplace_back(metric.name);
+  }
   for (const auto& [name, part] : run.method.summands(upload, 0))
     layout.sums.push_back({name, part.sizes().vec(), part.numel()});
   return layout;
@@ -143,11 +147,30 @@ secure::RingVector summand_of(const SummedRun& run, const TrainedPart& trained, 
   }
   CountWriter counts(layout.counts());
   counts.put(beyond);
-  put_report(counts, layout, trained.report, terms.weight);
+  if (layout.reports) put_report(counts, layout, trained.report, terms.weight);
   for (const auto& [name, part] : run.method.summands(trained.upload, terms.weight)) counts.put(part, kSumScale);
   result.counts = counts.take();
   return result;
 }
+
+namespace {
+
+void read_report(CountReader& counts, const SummedLayout& layout, double weights, SummedReport& report) {
+  const auto clients = static_cast<double>(report.clients);
+  report.tokens = counts.take();
+  report.targets = counts.take();
+  report.loss_sum = counts.take(kReportScale);
+  report.first_loss = counts.take(kReportScale) / clients;
+  report.last_loss = counts.take(kReportScale) / clients;
+  report.experts_per_token = counts.take(kReportScale) / static_cast<double>(std::max<int64_t>(report.tokens, 1));
+  for (const auto& name : layout.metrics) {
+    const double metric = counts.take(kReportScale);
+    if (const auto steps = static_cast<double>(counts.take()); steps > 0) report.metrics[name] = metric / steps;
+  }
+  for (const auto& layer : layout.layers) report.utilization[layer] = counts.take({layout.experts}, kSumScale, weights);
+}
+
+}  // namespace
 
 SummedRound read_sum(const SummedLayout& layout, const secure::RingVector& sum, const secure::RingFormat& format,
                      double weights, int64_t clients) {
@@ -159,19 +182,8 @@ SummedRound read_sum(const SummedLayout& layout, const secure::RingVector& sum, 
     at += part.size;
   }
   CountReader counts(sum.counts);
-  auto& report = round.report;
-  report = {.clients = clients, .values = layout.values(), .beyond = counts.take()};
-  report.tokens = counts.take();
-  report.targets = counts.take();
-  report.loss_sum = counts.take(kReportScale);
-  report.first_loss = counts.take(kReportScale) / static_cast<double>(clients);
-  report.last_loss = counts.take(kReportScale) / static_cast<double>(clients);
-  report.experts_per_token = counts.take(kReportScale) / static_cast<double>(std::max<int64_t>(report.tokens, 1));
-  for (const auto& name : layout.metrics) {
-    const double metric = counts.take(kReportScale);
-    if (const auto steps = static_cast<double>(counts.take()); steps > 0) report.metrics[name] = metric / steps;
-  }
-  for (const auto& layer : layout.layers) report.utilization[layer] = counts.take({layout.experts}, kSumScale, weights);
+  round.report = {.clients = clients, .values = layout.values(), .beyond = counts.take(), .told = layout.reports};
+  if (layout.reports) read_report(counts, layout, weights, round.report);
   for (const auto& own : layout.sums) round.totals.sums[own.name] = counts.take(own.shape, kSumScale, weights);
   return round;
 }

@@ -2,8 +2,8 @@
 /// their sum. Both ends make the same layout from the method's upload.
 ///
 /// Part `values`, b bits: w_c (theta_c - received) of every factor, in the order of the sites, a before b before core.
-/// Part `counts`, 64 bits: the number of values beyond the range; then what a report has in the open (tokens, targets,
-/// losses, chosen experts, metrics) and p_c a_ci / n_c of each layer; then the method's own sums
+/// Part `counts`, 64 bits: the number of values beyond the range; if secure_aggregation.reports, then a report (tokens,
+/// targets, losses, chosen experts, metrics) and p_c a_ci / n_c of each layer; then the method's own sums
 /// (FederatedMethod::summands()). Numbers that are no integers have the scale 2^20 in a report and 2^40 in sums.
 #pragma once
 
@@ -38,6 +38,7 @@ struct SummedLayout {
     int64_t size = 0;
   };
   std::vector<Factor> factors{};
+  bool reports = true;  ///< false: `counts` has nothing of reports, and metrics and layers are empty
   std::vector<std::string> metrics{}, layers{};
   int64_t experts = 0;  ///< of each layer
   std::vector<Sum> sums{};
@@ -54,6 +55,7 @@ struct SummedRun {
   const lora::Sites& sites;
   const std::vector<std::string>& moe_layers;
   int64_t experts = 0;
+  bool reports = true;      ///< secure_aggregation.reports
   bool adds_noise = false;  ///< clients add noise to their changes
 };
 
@@ -75,6 +77,7 @@ secure::RingVector summand_of(const SummedRun& run, const TrainedPart& trained, 
 struct SummedReport {
   int64_t clients = 0, values = 0;  ///< summands; values of one summand
   int64_t beyond = 0;               ///< values that were cut to the range, of all summands
+  bool told = true;                 ///< false: the sum has no reports, and what follows is not known
   int64_t tokens = 0, targets = 0;
   double loss_sum = 0;
   double first_loss = 0, last_loss = 0;     ///< means over clients

@@ -210,7 +210,7 @@ void check_private(const train::PrivateReport& report, const std::string& source
   check("sampling", report.sampling, 1);
   check("epsilon", report.epsilon, kMostMeasure);
   check("delta", report.delta, 1);
-  check("signal", report.signal, kMostMeasure);
+  if (report.signal) check("signal", *report.signal, kMostMeasure);
 }
 
 /// Checks that a withheld report has its steps alone.
@@ -229,8 +229,10 @@ void check_open(const Server& server, const methods::ClientProfile& client, cons
   const int64_t steps = train::local_steps(server.config->train, static_cast<int64_t>(client.examples));
   EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
   const bool bare = report.tokens == 0 && report.targets == 0 && report.loss_sum == 0 && report.first_loss == 0 &&
-                    report.last_loss == 0 && report.counts.empty() && report.metrics.empty() && !report.privacy;
+                    report.last_loss == 0 && report.counts.empty() && report.metrics.empty() &&
+                    !(report.privacy && report.privacy->signal);
   EK_CHECK(bare, kData, source, " has measures of the client's own rows beside a hidden upload");
+  if (report.privacy) check_private(*report.privacy, source);
   check_measures(report, server.config->method.entry(), source);
 }
 

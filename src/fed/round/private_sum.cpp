@@ -111,22 +111,22 @@ void Server::check_private_sum(const methods::ServerState& state, double noise) 
 
 methods::ServerState Server::aggregate_private(const methods::ServerState& state, const methods::RoundView& round,
                                                std::span<const methods::ClientUpdate> updates,
-                                               const lora::Reduction* others, std::optional<SummedReport>* report,
-                                               const UnmaskedSum* unmasked, ClientPrivacy* privacy) const {
+                                               const Aggregation& with) const {
   const auto own = private_round(*this, state);
   methods::RoundTotals totals{.before = received_adapters(*this, own.download)};
   at::Tensor sum;
   std::optional<NoiseOfClients> added;
   if (adds_noise_in_clients()) {
-    const auto [roster, terms, noisy] = sum_of_summands(*this, round, own.layout, updates, others, unmasked);
+    const auto [roster, terms, noisy] = sum_of_summands(*this, round, own.layout, updates, with);
     const auto members = std::ssize(roster.participants);
     added = NoiseOfClients{.member = noise_of_member(*this, own, members),
                            .clients = std::ssize(round.participants),
                            .honest = config->secure_aggregation.honest_of(members)};
     sum = at::cat({secure::widened(noisy.values), noisy.counts});
-    if (report) *report = SummedReport{.clients = added->clients, .values = own.layout.values()};
+    if (with.report)
+      *with.report = SummedReport{.clients = added->clients, .values = own.layout.values(), .told = false};
   } else {
-    sum = clean_sum(*this, own, totals.before, updates, others);
+    sum = clean_sum(*this, own, totals.before, updates, with.others);
   }
   const std::span<int64_t> values(sum.mutable_data_ptr<int64_t>(), static_cast<size_t>(sum.numel()));
   const PrivateSum released{.drawn = own.drawn,
@@ -135,9 +135,9 @@ methods::ServerState Server::aggregate_private(const methods::ServerState& state
                             .divisor = own.divisor,
                             .values = values,
                             .added = added};
-  const double next_clip = privacy ? privacy->release(released) : own.clip;
+  const double next_clip = with.privacy ? with.privacy->release(released) : own.clip;
   totals.changes = change_of_state(own.layout, sum, own.grid.step / own.divisor);
-  const methods::Uploads uploads(updates, share_of(round, updates, others), totals);
+  const methods::Uploads uploads(updates, share_of(round, updates, with.others), totals);
   auto next = method->aggregate(view(state.round), state, round, uploads);
   if (config->privacy.adapt.is_on()) next.memory[kClip] = at::full({1}, next_clip, at::kDouble);
   return next;

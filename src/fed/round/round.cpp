@@ -213,8 +213,11 @@ struct Round {
       release_mapped_pages();  // of the base: all clients' uploads are mapped now
       trim_heap(now.state);
       const auto unmasked = server.hides_uploads() ? fabric.unmasked(view, updates) : std::nullopt;
-      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view), &report,
-                              unmasked ? &*unmasked : nullptr, privacy);
+      return server.aggregate(now.state, view, updates,
+                              {.others = remote.empty() ? nullptr : &fabric.sums(view),
+                               .unmasked = unmasked ? &*unmasked : nullptr,
+                               .privacy = privacy,
+                               .report = &report});
     });
   }
 

@@ -198,6 +198,15 @@ double summed_flops(const Server& server, const methods::RoundView& round, std::
 /// Sets the same measures from the sum of all clients' reports.
 void add_report(RoundRecord& all, const Server& server, const methods::RoundView& round,
                 std::span<const ClientRecord> records, const SummedReport& report) {
+  const auto& secure = server.config->secure_aggregation;
+  all.secure_aggregation =
+      SummedRoundRecord{.mode = secure.mode,
+                        .simulated = secure.mode == SecureMode::kMasks && !server.clients_are_nodes(),
+                        .bits = secure.bits,
+                        .clients = report.clients,
+                        .values = report.values,
+                        .beyond_range = report.beyond};
+  if (!report.told) return;
   all.tokens = report.tokens;
   all.targets = report.targets;
   all.loss = per(report.loss_sum, report.targets);
@@ -208,16 +217,6 @@ void add_report(RoundRecord& all, const Server& server, const methods::RoundView
   all.metrics = report.metrics;
   all.experts =
       expert_use(server.model.moe_layers, [&](const std::string& layer) { return report.utilization.at(layer); });
-}
-
-SummedRoundRecord summed_record(const Server& server, const SummedReport& report) {
-  const auto& secure = server.config->secure_aggregation;
-  return {.mode = secure.mode,
-          .simulated = secure.mode == SecureMode::kMasks && !server.clients_are_nodes(),
-          .bits = secure.bits,
-          .clients = report.clients,
-          .values = report.values,
-          .beyond_range = report.beyond};
 }
 
 }  // namespace
@@ -233,9 +232,8 @@ RoundRecord round_record(const Server& server, const methods::RoundView& round, 
   all.participants = static_cast<int64_t>(records.size());
   all.lr = server.scheduled_rate(round.round);
   all.steps = total(records, &ClientRecord::steps);
-  all.withheld = server.config->privacy.protects_clients();
-  if (report) all.secure_aggregation = summed_record(server, *report);
-  if (report && !all.withheld)
+  all.withheld = server.config->privacy.protects_clients() || (report && !report->told);
+  if (report)
     add_report(all, server, round, records, *report);
   else if (!all.withheld)
     add_reports(all, server, records, round.weights);

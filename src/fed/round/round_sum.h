@@ -23,8 +23,7 @@ struct SumOfSummands {
 /// \param round  the round without lost clients
 /// \throws kData when fewer clients are left than secure_aggregation.threshold
 SumOfSummands sum_of_summands(const Server& server, const methods::RoundView& round, const SummedLayout& layout,
-                              std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                              const UnmaskedSum* unmasked);
+                              std::span<const methods::ClientUpdate> updates, const Aggregation& with);
 
 /// Returns the factors of a broadcast as clients receive it, after the conversion to the transport dtype.
 lora::AdapterState received_adapters(const Server& server, const lora::Payload& download);

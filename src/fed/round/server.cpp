@@ -145,12 +145,10 @@ methods::ServerState Server::aggregate_uploads(const methods::ServerState& state
 }
 
 methods::ServerState Server::aggregate(const methods::ServerState& state, const methods::RoundView& round,
-                                       std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                                       std::optional<SummedReport>* report, const UnmaskedSum* unmasked,
-                                       ClientPrivacy* privacy) const {
-  auto next = config->privacy.protects_clients() ? aggregate_private(state, round, updates, others, report, unmasked, privacy)
-              : hides_uploads()                  ? aggregate_sum(state, round, updates, others, report, unmasked)
-                                                 : aggregate_uploads(state, round, updates, others);
+                                       std::span<const methods::ClientUpdate> updates, const Aggregation& with) const {
+  auto next = config->privacy.protects_clients() ? aggregate_private(state, round, updates, with)
+              : hides_uploads()                  ? aggregate_sum(state, round, updates, with)
+                                                 : aggregate_uploads(state, round, updates, with.others);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);
   lora::check_finite(next.global.adapters, who);

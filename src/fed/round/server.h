@@ -38,6 +38,19 @@ struct EvaluationPoint {
   bool own_rows() const { return client && client->rows == scoring::RowsOf::kOwn; }
 };
 
+/// What the aggregation of a round uses beside the uploads, and what it tells.
+struct Aggregation {
+  /// Reduction over the processes that aggregate the rest of the same round; null: there are none.
+  const lora::Reduction* others = nullptr;
+  /// The sum of uploads that clients masked with keys of their own; null: there is none.
+  const UnmaskedSum* unmasked = nullptr;
+  /// Adds the noise of a run that protects its clients. Without it, the new state is that of the clipped changes alone
+  /// and must not be used: a process of a cluster that only takes part in the reduction has none.
+  ClientPrivacy* privacy = nullptr;
+  /// Set to the reports of all clients where uploads are hidden (fed/exchange/summed_upload.h); null: not asked for.
+  std::optional<SummedReport>* report = nullptr;
+};
+
 /// The server of a run.
 struct Server {
   RunConfig config;
@@ -111,18 +124,11 @@ struct Server {
   /// payload is empty if there was no change.
   StateUpdate change_update(const methods::ServerState& state) const;
   /// Aggregates uploads into the state after the round.
-  /// \param updates  uploads of all participants in their order; with `others`, the uploads that this process holds
-  /// \param others   reduction over the processes that aggregate the rest of the same round; null: there are none
-  /// \param unmasked  the sum of uploads that clients masked with keys of their own; null: there is none
-  /// \param report   set to the reports of all clients where uploads are hidden (fed/exchange/summed_upload.h)
-  /// \param privacy  adds the noise of a run with privacy of clients. Without it, the new state is that of the clipped
-  /// changes alone, and must not be used: a process of a cluster that only takes part in the reduction has none
+  /// \param updates  uploads of all participants in their order; with Aggregation::others, those of this process
   /// \throws kNumeric when a factor of the new state is not finite; kData when fewer
   /// clients are left than secure_aggregation.threshold
   methods::ServerState aggregate(const methods::ServerState& state, const methods::RoundView& round,
-                                 std::span<const methods::ClientUpdate> updates,
-                                 const lora::Reduction* others = nullptr, std::optional<SummedReport>* report = nullptr,
-                                 const UnmaskedSum* unmasked = nullptr, ClientPrivacy* privacy = nullptr) const;
+                                 std::span<const methods::ClientUpdate> updates, const Aggregation& with = {}) const;
 
   /// Makes the profile of the client that scores `point`: the evaluation client, which has no training rows and never
   /// trains (kEvaluator), or for own rows the client that has them.
@@ -149,12 +155,9 @@ struct Server {
                                          std::span<const methods::ClientUpdate> updates,
                                          const lora::Reduction* others) const;
   methods::ServerState aggregate_sum(const methods::ServerState& state, const methods::RoundView& round,
-                                     std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                                     std::optional<SummedReport>* report, const UnmaskedSum* unmasked) const;
+                                     std::span<const methods::ClientUpdate> updates, const Aggregation& with) const;
   methods::ServerState aggregate_private(const methods::ServerState& state, const methods::RoundView& round,
-                                         std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                                         std::optional<SummedReport>* report, const UnmaskedSum* unmasked,
-                                         ClientPrivacy* privacy) const;
+                                         std::span<const methods::ClientUpdate> updates, const Aggregation& with) const;
 };
 
 /// Makes the profile of every client: its budget, experts per token K, LoRA rank and number of training rows.

@@ -101,12 +101,11 @@ secure::RingVector simulated_sum(const Server& server, const SummedLayout& layou
 
 /// Reads the sum of a round's summands.
 SummedRound sum_of_round(const Server& server, const methods::ServerState& state, const methods::RoundView& round,
-                         std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                         const UnmaskedSum* unmasked) {
+                         std::span<const methods::ClientUpdate> updates, const Aggregation& with) {
   const auto& client = round.participants.front();
   const auto download = server.method->broadcast(state, client, {.round = round.round});
   const auto layout = layout_of_round(server, state, client, download);
-  const auto [drawn, terms, sum] = sum_of_summands(server, round, layout, updates, others, unmasked);
+  const auto [drawn, terms, sum] = sum_of_summands(server, round, layout, updates, with);
   auto result = read_sum(layout, sum, terms.format(), weight_left(drawn, round), std::ssize(round.participants));
   result.totals.before = received_adapters(server, download);
   warn_of_cut_values(result.report, round.round, terms.range);
@@ -122,18 +121,19 @@ SummedLayout layout_of_round(const Server& server, const methods::ServerState& s
                       .sites = server.sites,
                       .moe_layers = server.model.moe_layers,
                       .experts = server.model.num_experts,
+                      .reports = server.config->secure_aggregation.reports,
                       .adds_noise = server.adds_noise_in_clients()};
   return summed_layout(run, {client, expected_upload(server, state, client, download)});
 }
 
 SumOfSummands sum_of_summands(const Server& server, const methods::RoundView& round, const SummedLayout& layout,
-                              std::span<const methods::ClientUpdate> updates, const lora::Reduction* others,
-                              const UnmaskedSum* unmasked) {
+                              std::span<const methods::ClientUpdate> updates, const Aggregation& with) {
+  const auto* unmasked = with.unmasked;
   auto roster = server.drawn(round.round);
   if (unmasked) roster = drawn_in(std::move(roster), unmasked->roster);
   check_threshold(server, round, roster.participants.size());
   auto terms = server.summed_terms(roster, round.participants.front()).value();
-  auto sum = unmasked ? unmasked->sum : simulated_sum(server, layout, terms, round, updates, others);
+  auto sum = unmasked ? unmasked->sum : simulated_sum(server, layout, terms, round, updates, with.others);
   return {std::move(roster), std::move(terms), std::move(sum)};
 }
 
@@ -184,11 +184,10 @@ secure::RoundContext Server::masked_terms(const methods::ServerState& state, con
 
 methods::ServerState Server::aggregate_sum(const methods::ServerState& state, const methods::RoundView& round,
                                            std::span<const methods::ClientUpdate> updates,
-                                           const lora::Reduction* others, std::optional<SummedReport>* report,
-                                           const UnmaskedSum* unmasked) const {
-  auto sum = sum_of_round(*this, state, round, updates, others, unmasked);
-  if (report) *report = std::move(sum.report);
-  const methods::Uploads uploads(updates, share_of(round, updates, others), sum.totals);
+                                           const Aggregation& with) const {
+  auto sum = sum_of_round(*this, state, round, updates, with);
+  if (with.report) *with.report = std::move(sum.report);
+  const methods::Uploads uploads(updates, share_of(round, updates, with.others), sum.totals);
   return method->aggregate(view(state.round), state, round, uploads);
 }
 

@@ -248,7 +248,7 @@ class SecondPlace : public Fabric {
       std::vector<methods::ClientUpdate> updates;
       for (const auto& client : round.participants)
         if (stored_.holds(client.id)) updates.push_back(stored_.update(client));
-      server_.aggregate(state_, round, updates, &seats_[1]);
+      server_.aggregate(state_, round, updates, {.others = &seats_[1]});
     });
     return seats_[0];
   }

@@ -204,7 +204,8 @@ std::string client_privacy_line(int64_t round, const ClientPrivacyRecord& privac
 
 /// Says what the private training of a round cost, and how much of it was signal; empty if none was private.
 std::string privacy_line(const RoundRecord& record) {
-  double epsilon = 0, delta = 0, signal = std::numeric_limits<double>::infinity();
+  double epsilon = 0, delta = 0;
+  std::optional<double> signal;
   size_t clients = 0;
   bool simulated = false;
   for (const auto& client : record.clients) {
@@ -212,12 +213,13 @@ std::string privacy_line(const RoundRecord& record) {
     ++clients;
     simulated = simulated || client.privacy->simulated;
     epsilon = std::max(epsilon, client.privacy->epsilon), delta = std::max(delta, client.privacy->delta);
-    signal = std::min(signal, client.privacy->signal);
+    if (const auto own = client.privacy->signal) signal = std::min(*own, signal.value_or(*own));
   }
   return clients == 0 ? std::string()
                       : concat("[train] round ", record.round, ": private for single rows in ", clients, " clients",
                                simulated ? " (simulated, protects nobody)" : "", ": epsilon up to ", fixed(epsilon, 3),
-                               " at delta ", delta, ", gradients at least ", noise_text(signal));
+                               " at delta ", delta,
+                               signal ? concat(", gradients at least ", noise_text(*signal)) : std::string());
 }
 
 void log_round(const RoundRecord& record, int64_t rounds) {

@@ -269,7 +269,7 @@ struct RoundRecord : RoundMeasures {
   /// True if the gate weights of the selected experts sum to 1, by gate_norm or by the checkpoint's norm_topk_prob.
   std::optional<bool> gates_sum_to_one;
   int64_t participants = 0;
-  bool withheld = false;             ///< true: the run protects its clients; their measures are not in records
+  bool withheld = false;             ///< true: measures of the clients' rows are not in records, nor their sums
   std::optional<double> lr;          ///< learning rate; absent if it is the same in all rounds
   std::optional<ExpertUse> experts;  ///< written as keys of the round itself; absent for a dense model
   Diagnostics diagnostics;

@@ -34,8 +34,9 @@ void require_masks_as_agreed(const NodeClientOptions& options, const fed::RunCon
   EK_CHECK(!options.masking.key.empty(), kConfig,
            "the run masks uploads (secure_aggregation.mode), for which a node has a key of its own: node --key");
   EK_CHECK(!options.folder.empty(), kInternal, "no folder to keep the secrets of masks in");
-  EK_CHECK(!options.privacy.is_on(), kConfig,
-           "the run masks uploads (secure_aggregation.mode), which does not go with private rows (--privacy-epsilon)");
+  EK_CHECK(!options.privacy.is_on() || !config->secure_aggregation.reports, kConfig,
+           "the run sums losses and expert counts (secure_aggregation.reports), which this node withholds "
+           "(--privacy-epsilon): they would be those of the other nodes alone. Allowed: reports = false");
 }
 
 NodeMasks::NodeMasks(const NodeClientOptions& options, const Offer& offer, fed::RunConfig config,

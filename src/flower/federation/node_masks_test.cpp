@@ -456,7 +456,9 @@ TEST_F(NodeMasksOf, OptionsAndRunHaveToGoTogether) {
   expect_contains(refused(keyless, config()), "node --key");
   auto private_rows = options_;
   private_rows.privacy.epsilon = 3;
-  expect_contains(refused(private_rows, config()), "does not go with private rows");
+  expect_contains(refused(private_rows, config()), "secure_aggregation.reports), which this node withholds");
+  const auto sums_alone = config().with([](auto& values) { values.secure_aggregation.reports = false; });
+  EXPECT_EQ(refused(private_rows, sums_alone), "");
 }
 
 TEST(RunDigest, IsTheSameForConfigsThatDifferInTheServersOwnKeys) {

@@ -17,6 +17,19 @@ using fed::AuditWork;
 
 std::string mebibytes(int64_t bytes) { return concat(fixed(static_cast<double>(bytes) / (1 << 20), 2), " MiB"); }
 
+std::string signal_text(const train::PrivateReport& privacy) {
+  if (!privacy.signal) return {};
+  return concat(", gradients ", fixed(*privacy.signal, 3), " times their noise",
+                *privacy.signal < 0.1 ? " (mostly noise: expect little learning)" : "");
+}
+
+/// Says that an upload was masked; empty if it was not.
+std::string masked_among(const fed::Task& task) {
+  const auto* ask = std::get_if<fed::Train>(&task.ask);
+  if (!ask || !ask->summed) return {};
+  return concat(", masked the upload among ", ask->summed->roster.size(), " clients");
+}
+
 /// Says what was done for a task of training or of gradients.
 std::string done_for(const fed::Task& task, const fed::Reply& reply, int64_t rows) {
   const auto* report = std::get_if<train::LocalReport>(&reply.report);
@@ -24,11 +37,9 @@ std::string done_for(const fed::Task& task, const fed::Reply& reply, int64_t row
   if (report->privacy)
     return concat("trained on ", rows, " rows in ", report->steps, " private steps, epsilon ",
                   fixed(report->privacy->epsilon, 3), " of all rounds so far at delta ", report->privacy->delta,
-                  ", gradients ", fixed(report->privacy->signal, 3), " times their noise",
-                  report->privacy->signal < 0.1 ? " (mostly noise: expect little learning)" : "");
-  if (const auto* ask = std::get_if<fed::Train>(&task.ask); ask && ask->summed)
-    return concat("trained on ", rows, " rows in ", report->steps, " steps, masked the upload among ",
-                  ask->summed->roster.size(), " clients");
+                  signal_text(*report->privacy), masked_among(task));
+  if (const auto masked = masked_among(task); !masked.empty())
+    return concat("trained on ", rows, " rows in ", report->steps, " steps", masked);
   const auto mean = report->targets > 0 ? report->loss_sum / static_cast<double>(report->targets) : 0;
   return concat("trained on ", rows, " rows in ", report->steps, " steps, loss ", fixed(mean, 4), " (first step ",
                 fixed(report->first_loss, 4), ", last ", fixed(report->last_loss, 4), ")");
