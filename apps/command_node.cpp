@@ -21,6 +21,7 @@
 #include "flower/federation/offered_config.h"
 #include "flower/federation/resident_node.h"
 #include "flower/http/certificates.h"
+#include "privacy/event.h"
 #include "secure/ring.h"
 #include "tokenizer/tokenizer.h"
 
@@ -37,6 +38,7 @@ struct NodeFlags {
   flower::OwnerLimits limits;
   flower::NodePrivacyOptions privacy;
   flower::MaskingOptions masking;
+  flower::ClientBudgetOptions client_budget;
 };
 
 std::optional<double> budget_of(const std::string& text) {
@@ -124,6 +126,7 @@ flower::NodeClientOptions client_of(const NodeFlags& flags) {
           .agreed = flags.agreed,
           .privacy = flags.privacy,
           .masking = {.key = flags.key, .peers = flags.masking.peers, .min_peers = flags.masking.min_peers},
+          .client_budget = flags.client_budget,
           .limits = flags.limits,
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
@@ -138,6 +141,8 @@ void run_node_command(const NodeFlags& flags) {
   limits::check_integer("--min-train-rows", flags.limits.min_train_rows, 1, limits::kRows);
   limits::check_integer("--most-steps", flags.limits.most_steps, 1, limits::kSteps);
   limits::check_integer("--min-peers", flags.masking.min_peers, flower::MaskingOptions::kFewest, secure::kMostMembers);
+  if (const auto& own = flags.client_budget; own.is_on())
+    privacy::check_budget({.epsilon = own.epsilon, .delta = own.delta}, "--client-epsilon and --client-delta");
   if (!flags.device.empty()) find_device(flags.device, "--device");  // said before a server is asked
   EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
            "a node has either --key, to join a server, or --socket, for Flower's ClientApps");
@@ -181,6 +186,15 @@ void add_privacy(CLI::App& command, flower::NodePrivacyOptions& privacy) {
   command.add_option("--privacy-noise", privacy.noise,
                      "standard deviation of the noise divided by the clip (default: the least that keeps all rounds of "
                      "a run within the budget)");
+}
+
+/// Adds the flags by which a node's owner bounds what runs may learn of the node as a whole.
+void add_client_budget(CLI::App& command, flower::ClientBudgetOptions& budget) {
+  command.add_option("--client-epsilon", budget.epsilon,
+                     "privacy of all rows of this node together, by noise of the nodes (privacy.unit client, "
+                     "secure_aggregation.mode masks): its own budget of all runs, with --client-delta; other runs are "
+                     "refused (default: the budget of the run)");
+  command.add_option("--client-delta", budget.delta, "probability with which it may fail; below 1 / nodes");
 }
 
 /// Adds the flags by which a node's owner says whom its uploads are masked with.
@@ -230,6 +244,7 @@ void add_node_command(CLI::App& program) {
   add_limits(*command, flags->limits);
   add_privacy(*command, flags->privacy);
   add_masking(*command, flags->masking);
+  add_client_budget(*command, flags->client_budget);
   flags->method.add_to(*command, "where the server's run uses it; a server sends no code");
   command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
   command->add_option("--adapters", flags->adapters,

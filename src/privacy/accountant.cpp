@@ -53,19 +53,24 @@ void Accountant::add(const Event& event, int64_t times) {
   EK_CHECK(times >= 0 && times <= kMostReleases, kConfig, "privacy: ", times, " releases, allowed: 0 to ",
            kMostReleases);
   sums_ = sum_of(std::move(sums_), of_one(event), times);
-  empty_ = empty_ && times == 0;
+  if (times == 0) return;
+  const auto same = std::find_if(releases_.begin(), releases_.end(), [&](const auto& one) { return one.event == event; });
+  if (same == releases_.end())
+    releases_.push_back({event, times});
+  else
+    same->times += times;
 }
 
 void Accountant::add(std::span<const Releases> releases) {
   for (const auto& some : releases) add(some.event, some.times);
 }
 
-Spent Accountant::spent(double delta) const { return empty_ ? Spent{} : least_epsilon(sums_, delta); }
+Spent Accountant::spent(double delta) const { return releases_.empty() ? Spent{} : least_epsilon(sums_, delta); }
 
 double Accountant::delta(double epsilon) const {
   double least = 0;  // delta is at most 1
   for (size_t i = 0; i < sums_.size(); ++i) least = std::min(least, log_delta_of(sums_[i], renyi_orders()[i], epsilon));
-  return empty_ ? 0 : std::exp(least);
+  return releases_.empty() ? 0 : std::exp(least);
 }
 
 bool Accountant::would_exceed(const Event& event, int64_t times, const Budget& budget) const {

@@ -34,13 +34,15 @@ class Accountant {
   bool would_exceed(const Event& event, int64_t times, const Budget& budget) const;
   /// Returns how many more events of a kind the budget allows, at most `most`.
   int64_t remaining(const Event& event, const Budget& budget, int64_t most) const;
+  /// Returns all releases, those of one kind together.
+  const std::vector<Releases>& releases() const { return releases_; }
 
  private:
   std::vector<double> of_one(const Event& event) const;
 
   Orders orders_;
   std::vector<double> sums_;  // one per order of renyi_orders()
-  bool empty_ = true;
+  std::vector<Releases> releases_{};
 };
 
 /// Returns the least noise multiplier for which `times` events with a sampling probability fit into the budget, rounded

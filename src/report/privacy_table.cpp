@@ -17,12 +17,13 @@ struct Line {
   std::optional<double> signal{};
   bool simulated = false;
   std::string ended{};
+  std::optional<double> by_loss{};  // epsilon of the loss distribution
 };
 
 std::optional<Line> line_of(const fed::RoundRecord& round) {
   if (const auto& own = round.privacy)
     return Line{"clients", own->epsilon, own->delta,     own->noise,
-                own->clip, own->signal,  own->simulated, own->ended_by.value_or("")};
+                own->clip, own->signal,  own->simulated, own->ended_by.value_or(""), own->epsilon_pld};
   std::optional<Line> line;
   for (const auto& client : round.clients) {
     if (!client.privacy) continue;
@@ -39,18 +40,19 @@ std::optional<Line> line_of(const fed::RoundRecord& round) {
 
 void add(Table& table, const records::RunRecords& run, int64_t round, const Line& line) {
   const auto amount = [&](std::string text) { return line.simulated ? concat('(', text, ')') : text; };
-  table.add({run.label, std::to_string(round), line.protects, amount(fixed(line.epsilon, 4)), concat(line.delta),
-             fixed(line.noise, 4), concat(line.clip), line.signal ? fixed(*line.signal, 3) : "-",
-             line.ended.empty() ? "-" : line.ended});
+  table.add({run.label, std::to_string(round), line.protects, amount(fixed(line.epsilon, 4)),
+             line.by_loss ? amount(fixed(*line.by_loss, 4)) : "-", concat(line.delta), fixed(line.noise, 4),
+             concat(line.clip), line.signal ? fixed(*line.signal, 3) : "-", line.ended.empty() ? "-" : line.ended});
 }
 
 }  // namespace
 
 Table privacy_table(std::span<const records::RunRecords> runs, bool all_rounds) {
   Table table{.title =
-                  "privacy; epsilon: spent so far, in brackets where it is simulated and protects nobody; signal: "
+                  "privacy; epsilon: spent so far, in brackets where it is simulated and protects nobody; by loss: "
+                  "of the loss distribution, for comparison, no budget is checked with it; signal: "
                   "norm of the sum over that of its noise, below 0.1 it is mostly noise",
-              .head = {"run", "round", "protects", "epsilon", "delta", "noise", "clip", "signal", "ended by"},
+              .head = {"run", "round", "protects", "epsilon", "by loss", "delta", "noise", "clip", "signal", "ended by"},
               .keys = 3};
   for (const auto& run : runs)
     for (auto round = run.rounds.begin(); round != run.rounds.end(); ++round) {

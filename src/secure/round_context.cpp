@@ -29,9 +29,10 @@ void check_run(const RoundContext& context, const NodeRules& rules) {
 }
 
 void check_scale(const RoundContext& context) {
-  const auto allowed = RingFormat::of(context.bits, context.range, context.members());
-  EK_CHECK(context.exponent == allowed.exponent, kData, "masked sums with scale 2^", context.exponent,
-           " could overflow or lose the smaller uploads, allowed: 2^", allowed.exponent);
+  const int most = RingFormat::of(context.bits, context.range, context.members()).exponent;
+  const int allowed = context.variance > 0 ? std::min(0, most) : most;  // noisy changes are integers
+  EK_CHECK(context.exponent == allowed, kData, "masked sums with scale 2^", context.exponent,
+           " could overflow or lose the smaller uploads, allowed: 2^", allowed);
   EK_CHECK(context.values >= 0 && context.counts >= 0, kData, "masked uploads of ", context.values, " values and ",
            context.counts, " counts");
 }
@@ -88,7 +89,7 @@ std::string canonical(const RoundContext& context) {
     const auto& member = context.roster[place];
     roster.push_back({place, member.client, member.fingerprint, hexadecimal(member.weight)});
   }
-  const OrderedJson json = {{"version", 1},
+  OrderedJson json = {{"version", 1},
                             {"run", context.run},
                             {"config", context.config},
                             {"round", context.round},
@@ -100,6 +101,8 @@ std::string canonical(const RoundContext& context) {
                             {"values", context.values},
                             {"counts", context.counts},
                             {"roster", roster}};
+  if (context.variance > 0)
+    json["noise"] = {hexadecimal(context.clip), context.variance, context.indicator_variance};
   return json.dump();
 }
 

@@ -29,6 +29,9 @@ struct RoundContext {
   int64_t threshold = 0;
   int64_t values = 0, counts = 0;  ///< lengths of the two parts of an upload
   std::vector<Member> roster{};
+  /// Noise of each member's values and of its last count, where members add noise, and the bound of their norm.
+  int64_t variance = 0, indicator_variance = 0;  ///< 0: none
+  double clip = 0;
 
   int members() const { return static_cast<int>(roster.size()); }
   RingFormat format() const { return {.bits = bits, .exponent = static_cast<int>(exponent), .range = range}; }

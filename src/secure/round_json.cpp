@@ -97,11 +97,13 @@ OrderedJson to_json(const RoundContext& context) {
   return {{"run", context.run},         {"config", context.config},       {"round", context.round},
           {"attempt", context.attempt}, {"bits", context.bits},           {"exponent", context.exponent},
           {"range", context.range},     {"threshold", context.threshold}, {"values", context.values},
-          {"counts", context.counts},   {"roster", std::move(roster)}};
+          {"counts", context.counts},   {"roster", std::move(roster)},
+          {"clip", context.clip},       {"variance", context.variance},
+          {"indicator_variance", context.indicator_variance}};
 }
 
 void from_json(const JsonView& view, RoundContext& context) {
-  constexpr int64_t kMostExponent = 1200, kMostValues = int64_t{1} << 40;
+  constexpr int64_t kMostExponent = 1200, kMostValues = int64_t{1} << 40, kMostVariance = int64_t{1} << 56;
   context = {.run = view.at("run").string(),
              .config = view.at("config").string(),
              .round = view.at("round").integer(0),
@@ -111,7 +113,10 @@ void from_json(const JsonView& view, RoundContext& context) {
              .range = view.at("range").number(),
              .threshold = view.at("threshold").integer(0, kMostMembers),
              .values = view.at("values").integer(0, kMostValues),
-             .counts = view.at("counts").integer(0, kMostValues)};
+             .counts = view.at("counts").integer(0, kMostValues),
+             .variance = view.at("variance").integer(0, kMostVariance),
+             .indicator_variance = view.at("indicator_variance").integer(0, kMostVariance),
+             .clip = view.at("clip").number()};
   const auto roster = view.at("roster").items();
   view.require(roster.size() <= static_cast<size_t>(kMostMembers), ": a roster of ", roster.size(), " members");
   for (const auto& member : roster) context.roster.push_back(member_in(member));

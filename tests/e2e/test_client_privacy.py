@@ -19,12 +19,13 @@ ADAPTER = "adapter/adapter_model.safetensors"
 PRIVATE = {"method__name": "fedit", "privacy__unit": "client", "privacy__delta": 1e-3, "privacy__clip": 0.5,
            "privacy__noise_multiplier": 2.0, "clients__participation": 1.0, "evaluate__limit": 1, "evaluate__budgets": "[1.0]"}
 SEEDED = {**PRIVATE, "privacy__noise": '"seeded"'}
+SUMS = {"secure_aggregation__mode": '"sums"', "secure_aggregation__reports": "false"}
 # All that the records of a private round may hold: the config's, sizes of messages, the server's own times, the noisy sum.
 OF_ROUND = {"round", "method", "gate_norm", "gates_sum_to_one", "participants", "bytes_up", "bytes_down", "bytes_up_parts",
-            "bytes_down_parts", "diagnostics", "clients", "seconds", "privacy", "checksum"}
+            "bytes_down_parts", "diagnostics", "clients", "seconds", "privacy", "secure_aggregation", "checksum"}
 OF_CLIENT = {"id", "budget", "top_k", "rank", "weight", "bytes_up", "bytes_down", "bytes_up_parts", "bytes_down_parts", "seconds"}
 OF_PRIVACY = {"unit", "relation", "sampling", "probability", "noise", "clip", "divisor", "values", "epsilon", "order", "delta", "budget",
-              "signal", "signal_bound", "share_within", "simulated", "simulated_cohort", "ended_by"}
+              "epsilon_pld", "signal", "signal_bound", "share_within", "simulated", "simulated_cohort", "honest", "ended_by"}
 
 
 def words(model, out, *flags, keys=PRIVATE, **more):
@@ -77,7 +78,10 @@ def test_records_have_the_account_and_nothing_of_rows(secret):
     expect_nothing_withheld_in(rounds)
     for i, line in enumerate(rounds):
         told = line["privacy"]
-        assert told["epsilon"] == pytest.approx(planned(noise=2, releases=i + 1)["epsilon"], rel=1e-9)
+        plan = planned(noise=2, releases=i + 1)
+        assert told["epsilon"] == pytest.approx(plan["epsilon"], rel=1e-9)
+        assert told["epsilon_pld"] == pytest.approx(plan["epsilon_loss_distribution"], rel=1e-9) and told["epsilon_pld"] < told["epsilon"]
+        assert "honest" not in told and "secure_aggregation" not in line
         assert told["divisor"] == 5 and told["relation"] == "zero-out" and told["sampling"] == "all" and not told["simulated"]
         assert told["signal_bound"] == pytest.approx(5 / (2 * told["values"] ** 0.5), rel=1e-6)
     assert rounds[0]["privacy"]["signal"] < 0.5 and rounds[0]["privacy"]["signal_bound"] < 0.1
@@ -147,6 +151,28 @@ def test_a_damaged_account_is_refused(secret, tmp_path, damage, says):
     refused("train", CONFIG, "--out", tmp_path / "run", "--resume", "--set", "train.rounds=4", says=["[checkpoint]", *says])
 
 
+def test_an_account_that_is_older_than_the_run_is_refused(secret, tmp_path):
+    """All its files are from before the last round, so that they agree with each other."""
+    out = tmp_path / "run"
+    shutil.copytree(secret[0], out)
+    shutil.copytree(out / "privacy", tmp_path / "earlier")
+    succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=4")
+    shutil.rmtree(out / "privacy")
+    shutil.copytree(tmp_path / "earlier", out / "privacy")
+    refused("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=5",
+            says=["[checkpoint]", "no release of round 4", "older than the run"])
+
+
+def test_an_account_of_another_run_is_refused(secret, tiny_model, tmp_path):
+    train(tiny_model, tmp_path / "other", name="other", train__rounds=1)
+    shutil.copytree(secret[0], tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/privacy")
+    shutil.copytree(tmp_path / "other/privacy", tmp_path / "run/privacy")
+    refused("train", CONFIG, "--out", tmp_path / "run", "--resume", "--set", "train.rounds=4", says=["[checkpoint]", "no account of run tiny"])
+    (tmp_path / "run/privacy/privacy.key").write_bytes((secret[0] / "privacy/privacy.key").read_bytes())
+    refused("train", CONFIG, "--out", tmp_path / "run", "--resume", "--set", "train.rounds=4", says=["[checkpoint]", "is not the key"])
+
+
 def test_a_budget_ends_the_run_with_its_evaluation_and_is_audited(tiny_model, tmp_path):
     budget = planned(noise=2, releases=2)["epsilon"] + 0.01
     out = tmp_path / "run"
@@ -165,7 +191,8 @@ def test_a_budget_ends_the_run_with_its_evaluation_and_is_audited(tiny_model, tm
     again = succeed("train", CONFIG, "--out", out, "--resume")
     assert "ends the run after 2 of 5 rounds" in again.stderr and len(releases(out)) == 2
     table = succeed("report", out, "--table", "privacy").stdout
-    assert "privacy budget" in table and "clients" in table
+    assert "privacy budget" in table and "clients" in table and "by loss" in table
+    assert f"{rounds[1]['privacy']['epsilon_pld']:.4f}" in table
     succeed("report", out, "--html", tmp_path / "report.html")
 
 
@@ -197,7 +224,9 @@ def test_poisson_rounds_may_be_empty_and_their_number_is_expected_not_counted(ti
     for i, line in enumerate(rounds):
         told = line["privacy"]
         assert told["divisor"] == pytest.approx(1) and told["simulated"] and told["relation"] == "add-or-remove"
-        assert told["epsilon"] == pytest.approx(planned(noise=2, releases=i + 1, sampling=0.2)["epsilon"], rel=1e-9)
+        plan = planned(noise=2, releases=i + 1, sampling=0.2)
+        assert told["epsilon"] == pytest.approx(plan["epsilon"], rel=1e-9)
+        assert told["epsilon_pld"] == pytest.approx(plan["epsilon_loss_distribution"], rel=1e-9)
     train(tiny_model, tmp_path / "ranks", "--ranks", 2, keys=SEEDED, privacy__sampling='"poisson"', clients__participation=0.2,
           train__rounds=6)
 
@@ -268,7 +297,19 @@ def test_methods_that_release_more_are_refused_by_name(tiny_model, tmp_path, met
     ({"privacy__weight_cap": 5}, ["privacy.weight_cap is 5"]),
     ({"privacy__noise_cohort": 5}, ["privacy.noise_cohort is 5", "poisson"]),
     ({"privacy__noise_cohort": 9, "privacy__sampling": '"poisson"'}, ["privacy.noise_cohort is 9", "to 5"]),
-    ({"secure_aggregation__mode": '"sums"'}, ["privacy.unit", "secure_aggregation.mode"]),
+    ({"clients__update_ratio": 3.0}, ["privacy.unit", "update_ratio"]),
+    ({**SUMS, "privacy__noise_multiplier": 0, "privacy__epsilon": 8.0}, ["privacy.noise_multiplier is 0", "evenkeel privacy computes it"]),
+    ({**SUMS, "secure_aggregation__reports": "true"}, ["secure_aggregation.reports", "false, with privacy.unit client"]),
+    ({**SUMS, "privacy__noise": '"seeded"'}, ["privacy.noise", "clients add the noise"]),
+    ({**SUMS, "privacy__sampling": '"poisson"'}, ["privacy.sampling", "know each other"]),
+    ({**SUMS, "secure_aggregation__range": 0.5}, ["secure_aggregation.range"]),
+    ({**SUMS, "secure_aggregation__weights": '"uniform"', "privacy__weights": '"examples"', "privacy__weight_cap": 5,
+      "privacy__public_sizes": "true"}, ["privacy.weights", "secure_aggregation.weights"]),
+    ({**SUMS, "secure_aggregation__threshold": 2}, ["threshold is 2"]),
+    ({**SUMS, "secure_aggregation__threshold": 6}, ["threshold is 6", "3 .. 5"]),
+    ({**SUMS, "secure_aggregation__colluders": 5}, ["colluders is 5", "0 to 4"]),
+    ({"secure_aggregation__colluders": 1}, ["colluders is 1", "privacy.unit client"]),
+    ({**SUMS, "clients__participation": 0.4, "privacy__sampling": '"fixed"'}, ["secure_aggregation.mode", "2 clients drawn"]),
     ({"aggregation__rule": '"median"'}, ["privacy.unit", "aggregation.rule"]),
     ({"clients__update_norm": 3.0}, ["privacy.unit", "update_norm"]),
     ({"evaluate__per_client": "true"}, ["evaluate.per_client"])])
@@ -293,6 +334,85 @@ def test_doctor_says_who_is_protected_against_whom(tiny_model):
     assert "not against the server, which reads every upload" in own and "times of messages" in own
     assert "simulated, protects nobody (the noise follows from the seed)" in said(**SEEDED)
     assert "none: the server reads every upload" in said()
+
+
+# --- noise of the clients, behind secure aggregation ---
+
+@pytest.fixture(scope="module")
+def summed(tiny_model, tmp_path_factory):
+    out = tmp_path_factory.mktemp("summed") / "run"
+    train(tiny_model, out, **SUMS)
+    return out
+
+
+@pytest.mark.parametrize("more", [["masks"], ["masks", "--ranks", 2]])
+def test_noise_of_the_clients_has_the_same_bits_with_masks_and_on_ranks(summed, tiny_model, tmp_path, more):
+    mode, *flags = more
+    train(tiny_model, tmp_path / "run", *flags, **{**SUMS, "secure_aggregation__mode": f'"{mode}"'})
+    assert (tmp_path / "run" / ADAPTER).read_bytes() == (summed / ADAPTER).read_bytes()
+    ours, theirs = lines(tmp_path / "run/rounds.jsonl"), lines(summed / "rounds.jsonl")
+    assert [line["privacy"] for line in ours] == [line["privacy"] for line in theirs]
+    expect_nothing_withheld_in(ours)
+    for line in ours:
+        assert line["secure_aggregation"]["mode"] == mode and line["secure_aggregation"]["beyond_range"] == 0
+
+
+def test_noise_of_the_clients_is_that_of_the_budget_and_simulated_in_train(summed):
+    for i, line in enumerate(lines(summed / "rounds.jsonl")):
+        told = line["privacy"]
+        assert told["epsilon"] == pytest.approx(planned(noise=2, releases=i + 1)["epsilon"], rel=1e-9)
+        assert told["simulated"] and told["honest"] == 3, "more than half of 5 clients"
+        assert told["divisor"] == 5
+        # Five clients add the noise of which three are enough.
+        assert told["signal_bound"] == pytest.approx(5 / (2 * (5 / 3 * told["values"]) ** 0.5), rel=1e-6)
+
+
+def test_clients_that_may_work_with_the_server_leave_more_noise_to_the_others(tiny_model, tmp_path):
+    train(tiny_model, tmp_path / "run", train__rounds=1, **SUMS, secure_aggregation__threshold=4, secure_aggregation__colluders=2)
+    told = lines(tmp_path / "run/rounds.jsonl")[0]["privacy"]
+    assert told["honest"] == 2 and told["signal_bound"] == pytest.approx(5 / (2 * (5 / 2 * told["values"]) ** 0.5), rel=1e-6)
+
+
+def test_a_clip_bound_adapts_by_indicators_with_noise_of_the_clients(tiny_model, tmp_path):
+    keys = {"privacy__noise_multiplier": 0.5, "privacy__adapt__target": 0.5, "privacy__adapt__indicator_noise": 1.0}
+    for mode in ("sums", "masks"):
+        train(tiny_model, tmp_path / mode, **{**SUMS, "secure_aggregation__mode": f'"{mode}"'}, **keys)
+    assert (tmp_path / "sums" / ADAPTER).read_bytes() == (tmp_path / "masks" / ADAPTER).read_bytes()
+    told = [line["privacy"] for line in lines(tmp_path / "sums/rounds.jsonl")]
+    assert told[0]["clip"] == 0.5 and all(line["share_within"] * 10 != round(line["share_within"] * 10) for line in told), "with noise"
+    for now, following in zip(told, told[1:], strict=False):
+        assert following["clip"] == pytest.approx(now["clip"] * 2.718281828459045 ** (-0.2 * (now["share_within"] - 0.5)))
+        assert following["epsilon"] == pytest.approx(planned(noise=0.5, releases=2)["epsilon"], rel=1e-9) or following is told[2]
+
+
+def test_a_repeated_round_with_noise_of_the_clients_costs_nothing(summed, tmp_path):
+    shutil.copytree(summed, tmp_path / "run")
+    succeed("train", CONFIG, "--out", tmp_path / "run", "--resume", "--from-round", 2)
+    expect_same_run(tmp_path / "run", summed)
+    assert (tmp_path / "run/privacy/privacy.jsonl").read_bytes() == (summed / "privacy/privacy.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("keys, says", [
+    ({"secure_aggregation__bits": 16}, ["secure_aggregation.bits is 16", "choose more bits"]),
+    ({"privacy__noise_multiplier": 0.01, "privacy__delta": 1e-9}, None),
+    ({"privacy__noise_multiplier": 900.0}, None)])
+def test_sums_that_do_not_fit_are_refused_before_training(tiny_model, tmp_path, keys, says):
+    arguments = words(tiny_model, tmp_path / "run", train__rounds=1, **SUMS, **keys)
+    if says is None:
+        succeed(*arguments)
+    else:
+        done = refused(*arguments, says=["[config]", *says])
+        assert not (tmp_path / "run/rounds.jsonl").exists() and not releases(tmp_path / "run"), done
+
+
+def test_doctor_says_that_no_server_is_trusted(tiny_model):
+    def said(**keys):
+        return succeed("doctor", "--config", CONFIG, *settings(model__path=tiny_model, **{**PRIVATE, **SUMS, **keys})).stdout
+    masks = said(secure_aggregation__mode='"masks"')
+    assert "against everybody, the server included" in masks and "no server is trusted" in masks
+    assert "where no client works together with the server" in masks and "in train both are simulated" in masks
+    assert "where up to 1 clients work together" in said(secure_aggregation__mode='"masks"', secure_aggregation__colluders=1)
+    assert "simulated, protects nobody (sums are not masked" in said()
 
 
 # --- a federation ---

@@ -265,6 +265,60 @@ def test_a_node_that_is_private_for_its_rows_hides_among_the_others(tiny_model, 
     assert "private steps, epsilon" in log and "masked the upload among 3 clients" in log and "times their noise" not in log
 
 
+CLIENTS = {"privacy__unit": '"client"', "privacy__noise_multiplier": 2.0, "privacy__delta": 1e-3, "privacy__clip": 0.5,
+           "secure_aggregation__reports": "false"}
+
+
+def releases_of(key):
+    return [line for line in lines(key.parent / f"{key.name}.memory/client-privacy/privacy.jsonl") if line["kind"] == "release"]
+
+
+def test_nodes_that_add_the_noise_themselves_need_no_trusted_server(tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, **CLIENTS)
+        run.finish()
+    for i, record in enumerate(lines(run.out / "rounds.jsonl")):
+        assert not record.keys() & {"loss", "tokens", "targets", "layers", "metrics", "steps"}
+        told = record["privacy"]
+        plan = json.loads(succeed("privacy", "--json", "--delta", 1e-3, "--noise", 2, "--releases", i + 1).stdout)
+        assert not told["simulated"] and told["honest"] == 3 and told["epsilon"] == pytest.approx(plan["epsilon"], rel=1e-9)
+        assert record["secure_aggregation"]["mode"] == "masks" and not record["secure_aggregation"]["simulated"]
+    secrets = []
+    for key in run.keys:
+        folder = key.parent / f"{key.name}.memory/client-privacy"
+        assert [line["round"] for line in releases_of(key)] == [1, 2]
+        assert releases_of(key)[-1]["epsilon"] == pytest.approx(told["epsilon"], rel=1e-6)
+        assert f"{told['epsilon']:.4f}"[:5] in succeed("privacy", "--run", folder).stdout
+        secrets.append((folder / "privacy.key", (folder / "privacy.key").read_bytes()))
+        log = (tmp_path / f"{key.stem}.log").read_text()
+        assert "private for this node as a whole, also towards the server" in log and "no budget at delta 0.001" in log
+    assert len({secret for _, secret in secrets}) == NODES
+    for own, secret in secrets:
+        for file in (path for path in tmp_path.rglob("*") if path.is_file() and path != own):
+            assert secret not in file.read_bytes(), file
+
+
+def test_a_node_whose_own_budget_is_spent_leaves_and_the_others_go_on(tiny_model, tmp_path):
+    plan = json.loads(succeed("privacy", "--json", "--delta", 1e-3, "--noise", 2, "--releases", 1).stdout)
+    own = ["--client-epsilon", plan["epsilon"] + 0.1, "--client-delta", 1e-3]
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, nodes=4, flags=own, clients__deadline=20, clients__quorum=3, **CLIENTS)
+        assert wait_for(run.server, run.log) == 0, run.log.read_text()
+    first, second = lines(run.out / "rounds.jsonl")
+    assert "lost" not in first and first["participants"] == 4 and second["participants"] == 3
+    assert "the privacy budget of this node as a client is spent" in second["lost"][0]["reason"]
+    assert second["privacy"]["divisor"] == 4, "a lost client adds zero"
+    assert [len(releases_of(key)) for key in run.keys] == [1, 2, 2, 2]
+
+
+def test_a_node_with_a_budget_joins_no_run_without_noise_of_the_nodes(tiny_model, tmp_path):
+    with Processes() as processes:
+        run = Hidden(processes, tmp_path, tiny_model, flags=["--client-epsilon", 3, "--client-delta", 1e-3])
+        log = tmp_path / f"{run.keys[0].stem}.log"
+        assert wait_for(run.nodes[0], log) == 1
+    assert "this node was started with --client-epsilon" in log.read_text()
+
+
 STAGES = {"keys are agreed": lambda run: run.journal().get("shares"),
           "an upload has arrived": lambda run: list(run.out.glob("checkpoint/uploads-*/*.json")),
           "the set is closed": lambda run: "set" in run.journal(),
@@ -380,3 +434,5 @@ def test_bad_options_of_masks_are_one_line(tiny_model, tmp_path):
     one_line(evenkeel(*node, "--peers", tmp_path / "none.pem"), "none.pem")
     one_line(evenkeel(*node, "--peers", tmp_path / "empty.pem"), "empty.pem")
     one_line(evenkeel(*node, "--min-peers", 2), "--min-peers is 2, allowed: 3 or more, up to 100")
+    one_line(evenkeel(*node, "--client-epsilon", 3), "--client-epsilon and --client-delta", "delta is 0")
+    one_line(evenkeel(*node, "--client-epsilon", -3, "--client-delta", 1e-5), "--client-epsilon and --client-delta", "epsilon is -3")

@@ -1,4 +1,4 @@
-"""Compares the accountant of differential privacy with dp-accounting, on random releases.
+"""Compares the accountant of differential privacy with dp-accounting, on random releases, and with Opacus.
 
 Under the relation REPLACE_ONE, dp-accounting 0.6.0 must not be followed: its Renyi accountant uses the sensitivity of a
 removal, its accountant of loss distributions twice that. The last test keeps that in view; the project has no such relation.
@@ -69,6 +69,24 @@ def test_epsilons_of_random_compositions_equal_dp_accountings(tmp_path, state):
     peers = [theirs(RdpAccountant(INTEGERS), accounts[i]) for i in sampled]
     np.testing.assert_allclose(made["enforced"][sampled], peers, rtol=1e-9)
     assert (made["enforced"] >= made["all"] - 1e-12).all() and (made["loss"] < made["all"]).all()
+
+
+# The check that Flower publishes for its accountant: Opacus agrees on Poisson-sampled rounds.
+OPACUS = [[0.01, 1.0, 1000, 1e-6], [0.1, 1.0, 100, 1e-6], [0.1, 0.6, 30, 1e-5], [0.25, 1.5, 200, 1e-5], [0.5, 4.0, 100, 1e-6],
+          [0.001, 0.7, 5000, 1e-7], [1.0, 2.0, 100, 1e-6]]
+
+
+@pytest.mark.parametrize("q, z, rounds, delta", OPACUS)
+def test_epsilons_equal_those_of_opacus(tmp_path, q, z, rounds, delta):
+    opacus = pytest.importorskip("opacus.accountants", reason="opacus is not installed")
+    peer = opacus.RDPAccountant()
+    peer.history = [(z, q, rounds)]
+    made = answer("privacy_account", tmp_path, {"accounts": [[[q, z, rounds]]], "delta": delta, "single": []})
+    orders = ORDERS if q == 1 else INTEGERS
+    assert made["enforced"][0] == pytest.approx(peer.get_privacy_spent(delta=delta, alphas=orders)[0], rel=1e-9)
+    # At fractional orders of sampled rounds, Opacus adds the terms of the series with their signs, dp-accounting and we
+    # their absolute values, which is never less.
+    assert 1 - 1e-9 < made["all"][0] / peer.get_privacy_spent(delta=delta, alphas=ORDERS)[0] < 1.03
 
 
 def test_loss_distributions_equal_dp_accountings(tmp_path):

@@ -7,8 +7,15 @@ namespace evenkeel::fed {
 
 void ExperimentConfig::check_secure_aggregation(const config::Table& table) const {
   const auto& secure = secure_aggregation;
-  if (!secure.hides_uploads()) return;
   const auto of_secure = table.table("secure_aggregation");
+  const bool adds_noise = secure.hides_uploads() && privacy.protects_clients();
+  of_secure.check(adds_noise || secure.colluders == 0, "colluders", secure.colluders,
+                  "0, except with mode sums or masks and privacy.unit client");
+  of_secure.check(adds_noise || secure.mode == SecureMode::kMasks || secure.threshold == 0, "threshold",
+                  secure.threshold, "0, except with mode masks, or with privacy.unit client");
+  if (!secure.hides_uploads()) return;
+  of_secure.check(!adds_noise || !secure.reports, "reports", "true",
+                  "false, with privacy.unit client, whose clients withhold what is summed");
   const auto mode = concat('"', config::name_of(secure.mode), '"');
   methods::check_from_sums(method.entry());
   method.make()->check_sums();
@@ -17,20 +24,23 @@ void ExperimentConfig::check_secure_aggregation(const config::Table& table) cons
       concat("off, with aggregation.rule ", config::name_of(aggregation.rule), ", which compares single uploads"));
   of_secure.check(!clients.bound_simulated && clients.update_norm == 0, "mode", mode,
                   "off, with clients.bound_simulated or clients.update_norm, which measure single uploads");
-  of_secure.check(secure.range > 0 || train.optimizer.name == train::OptimizerName::kAdamW, "range", secure.range,
+  of_secure.check(secure.range > 0 || adds_noise || train.optimizer.name == train::OptimizerName::kAdamW, "range", secure.range,
                   "above 0, where train.optimizer.name is not adamw, whose steps have a known size");
   const int64_t drawn = drawn_clients(clients.count, clients.participation);
   of_secure.check(drawn <= secure::kMostMembers, "mode", mode,
                   concat("off, with ", drawn, " clients drawn per round; otherwise up to ", secure::kMostMembers));
-  if (secure.mode != SecureMode::kMasks) return;
+  if (secure.mode != SecureMode::kMasks && !adds_noise) return;
   of_secure.check(drawn >= SecureAggregationSection::kFewest, "mode", mode,
-                  concat("off or sums, with ", drawn, " clients drawn per round; masks need ",
+                  concat("off", adds_noise ? "" : " or sums", ", with ", drawn, " clients drawn per round; ",
+                         config::name_of(secure.mode), adds_noise ? " with privacy of clients" : "", " need ",
                          SecureAggregationSection::kFewest, " or more"));
   of_secure.check(
       secure.threshold == 0 || (secure.threshold_of(drawn) == secure.threshold && secure.threshold <= drawn),
       "threshold", secure.threshold,
-      concat("0, or ", SecureAggregationSection::least_threshold(drawn), " .. ", drawn,
+      concat("0, or ", secure.least_threshold(drawn), " .. ", drawn,
              ", more than half of the clients drawn per round"));
+  of_secure.check(secure.threshold_of(drawn) <= drawn, "colluders", secure.colluders,
+                  concat("0 to ", drawn - 1, ", with ", drawn, " clients drawn per round"));
 }
 
 }  // namespace evenkeel::fed

@@ -166,6 +166,7 @@ constexpr std::array kClasses{
     KeyClass{"secure_aggregation.range", kFunction},
     KeyClass{"secure_aggregation.threshold", kSetting},
     KeyClass{"secure_aggregation.weights", kSetting},
+    KeyClass{"secure_aggregation.colluders", kSetting},
     KeyClass{"secure_aggregation.reports", kFunction},
     KeyClass{"evaluate.tasks", kSetting},
     KeyClass{"evaluate.budgets", kSetting},

@@ -15,6 +15,22 @@ std::string why_simulated(const PrivacySection& privacy) {
   return "the draw of clients follows from the seed";
 }
 
+/// Of clients that add the noise themselves.
+std::string of_clients_alone(const ExperimentConfig& config) {
+  const auto& secure = config.secure_aggregation;
+  const auto what = concat("all rows of a client against everybody, the server included, ", amount(config.privacy),
+                           secure.colluders > 0
+                               ? concat(", where up to ", secure.colluders, " clients work together with the server")
+                               : std::string(", where no client works together with the server"),
+                           "; no server is trusted, because the clients add the noise; not the list of participants, "
+                           "numbers of rows or times of messages");
+  if (secure.mode == SecureMode::kSums)
+    return concat("simulated, protects nobody (sums are not masked, and the noise follows from the seed); masks are to "
+                  "protect ", what);
+  return concat("masks and noise of the clients are to protect ", what,
+                "; in train both are simulated and protect nobody");
+}
+
 std::string of_clients(const PrivacySection& privacy) {
   const auto what = privacy.is_simulated() ? concat("simulated, protects nobody (", why_simulated(privacy),
                                                     "); a run in earnest protects ")
@@ -36,7 +52,7 @@ std::string of_sums(const SecureAggregationSection& secure) {
 std::string privacy_guarantee(const ExperimentConfig& config) {
   switch (config.privacy.unit) {
     case PrivacyUnit::kClient:
-      return of_clients(config.privacy);
+      return config.secure_aggregation.hides_uploads() ? of_clients_alone(config) : of_clients(config.privacy);
     case PrivacyUnit::kExample:
       return concat("simulated, protects nobody: shows what training learns that protects each row, ",
                     amount(config.privacy), "; nodes switch it on themselves (node --privacy-epsilon)");

@@ -64,7 +64,8 @@ struct ClipAdaptation {
 
 /// `[privacy]`. With unit example, the keys of the noise come from the run's seed, so it shows what private training
 /// would learn, and protects nobody; in a federation, each node's operator switches privacy on
-/// (`node --privacy-epsilon`). With unit client, the server adds the noise and is trusted.
+/// (`node --privacy-epsilon`). With unit client, the server adds the noise and is trusted,
+/// or with [secure_aggregation] the clients add it.
 struct PrivacySection {
   PrivacyUnit unit = PrivacyUnit::kOff;
   double epsilon = 0, delta = 0, noise_multiplier = 0, clip = 0;
@@ -81,7 +82,7 @@ struct PrivacySection {
   void visit(auto& field) {
     field("unit", unit,
           "differential privacy: off, client (all rows of a client, against those who see broadcasts, adapters and "
-          "records; the server is trusted), or example (each training row; simulated; docs/privacy.md)");
+          "records; the server is trusted, unless secure_aggregation.mode is masks), or example (each training row; simulated; docs/privacy.md)");
     field("epsilon", epsilon,
           "what all rounds together may cost; sets the noise where noise_multiplier is 0. Unit client: the run ends "
           "before it is exceeded. 0: unset");

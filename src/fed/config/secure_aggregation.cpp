@@ -14,8 +14,8 @@ void SecureAggregationSection::resolve(const config::Table& table) const {
   table.check(hides_uploads() || range == 0, "range", range, kUnused);
   table.check(hides_uploads() || weights == defaults.weights, "weights", "\"uniform\"", kUnused);
   table.check(hides_uploads() || reports, "reports", "false", kUnused);
-  table.check(mode == SecureMode::kMasks || threshold == 0, "threshold", threshold,
-              "with secure_aggregation.mode masks only");
+  table.check(hides_uploads() || threshold == 0, "threshold", threshold, kUnused);
+  table.check(colluders >= 0, "colluders", colluders, "0 or more");
 }
 
 void check_nodes(const SecureAggregationSection& section) {

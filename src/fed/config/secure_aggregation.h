@@ -41,6 +41,7 @@ struct SecureAggregationSection {
   double range = 0;
   int64_t threshold = 0;
   SumWeights weights = SumWeights::kExamples;
+  int64_t colluders = 0;
   bool reports = true;
 
   void visit(auto& field) {
@@ -54,9 +55,12 @@ struct SecureAggregationSection {
           "largest change of a value in a round; larger ones are cut and counted; 0: the power of two at or above 4 lr "
           "steps, of the client with most steps");
     field("threshold", threshold,
-          "masks only: number of clients whose help takes the masks off, and fewest uploads of a round; more than half "
+          "masks, or sums with privacy.unit client: number of clients whose help takes the masks off, and fewest uploads of a round; more than half "
           "of the round's clients, and 3 or more; 0: the fewest allowed");
     field("weights", weights, "weight of a client: examples (its share of the training rows) or uniform");
+    field("colluders", colluders,
+          "with privacy.unit client: number of clients that may work together with the server. Noise of "
+          "secure_aggregation.threshold minus these clients is enough");
     field("reports", reports,
           "sum losses, tokens, expert counts and metrics too; false: records lack them, as nodes need that are private "
           "for their rows (node --privacy-epsilon)");
@@ -64,9 +68,12 @@ struct SecureAggregationSection {
   void resolve(const config::Table& table) const;
 
   bool hides_uploads() const { return mode != SecureMode::kOff; }
-  /// Returns the fewest uploads that a round with so many clients may have.
-  static int64_t least_threshold(int64_t members) { return std::max(kFewest, members / 2 + 1); }
+  /// Returns the fewest uploads that a round with so many clients may have: any two sets of so many have an honest
+  /// client in common, who helps with one of them.
+  int64_t least_threshold(int64_t members) const { return std::max(kFewest, (members + colluders) / 2 + 1); }
   int64_t threshold_of(int64_t members) const { return std::max(threshold, least_threshold(members)); }
+  /// Returns the number of clients whose noise a sum has for sure, of a round with so many clients.
+  int64_t honest_of(int64_t members) const { return threshold_of(members) - colluders; }
 };
 
 /// Checks that the section fits clients that are nodes. \throws kConfig for sums, which show the server each upload

@@ -27,17 +27,18 @@ TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score
   return key;
 }
 
-/// Returns what a report has that is no measure of the client's rows.
+/// Returns what a report has that is no measure of the client's rows: its steps where the client itself is protected.
 /// \param simulates_time  true: also the tokens, from which the time of a simulated machine is computed
-train::LocalReport open_part(const train::LocalReport& report, bool simulates_time) {
+train::LocalReport open_part(const train::LocalReport& report, bool simulates_time, bool protects_client) {
   train::LocalReport open;
   open.steps = report.steps;
+  open.privacy = report.privacy;
+  if (open.privacy) open.privacy->signal.reset();
+  if (protects_client) return open;
   if (simulates_time) open.tokens = report.tokens;
   open.seconds = report.seconds;
   open.step_seconds = report.step_seconds;
   open.move_seconds = report.move_seconds;
-  open.privacy = report.privacy;
-  if (open.privacy) open.privacy->signal.reset();
   return open;
 }
 
@@ -96,7 +97,8 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
     return {.client = task.client.id,
             .upload = lora::DeferredPayload(summed(task, *ask.summed, sent, result), lora::TransportDtype::kAsTheyAre,
                                             context_.sites),
-            .report = open_part(result, !context_.config.plan(task.client.id).machine.empty()),
+            .report = open_part(result, !context_.config.plan(task.client.id).machine.empty(),
+                                context_.config->privacy.protects_clients()),
             .memory = memory_};
   return {
       .client = task.client.id,
@@ -115,22 +117,36 @@ std::shared_ptr<const train::PrivateSteps> Client::private_steps(const Task& tas
 
 lora::Payload Client::summed(const Task& task, const SummedTerms& terms, const lora::Payload& received,
                              const train::LocalResult& trained) const {
-  const auto& spec = context_.model->spec();
-  const SummedRun run{.method = *context_.method,
-                      .entry = context_.config->method.entry(),
-                      .sites = context_.sites,
-                      .moe_layers = spec.moe_layers,
-                      .experts = spec.num_experts,
-                      .reports = context_.config->secure_aggregation.reports};
   const methods::ClientUpdate own{task.client, trained.upload, trained.steps};
+  const auto summand = this->summand(task, terms, {own, received.adapters, trained});
   const auto& masks = context_.masks;
-  const auto rounding = masks ? masks->rounding_key(task) : rounding_key(context_.seed(), task.round, task.client.id);
-  const auto summand = summand_of(run, {own, received.adapters, trained}, terms, rounding);
   if (masks)
     masks->add(task, summand);
   else if (context_.config->secure_aggregation.mode == SecureMode::kMasks)
     SimulatedMasks(context_.seed(), task.round, terms.roster).add(task.client.id, summand);
   return {.extras = {{kSummedValues, summand.values}, {kSummedCounts, summand.counts}}};
+}
+
+secure::RingVector Client::summand(const Task& task, const SummedTerms& terms, const TrainedPart& trained) const {
+  const auto& spec = context_.model->spec();
+  const auto& config = *context_.config;
+  const SummedRun run{.method = *context_.method,
+                      .entry = config.method.entry(),
+                      .sites = context_.sites,
+                      .moe_layers = spec.moe_layers,
+                      .experts = spec.num_experts,
+                      .reports = config.secure_aggregation.reports,
+                      .adds_noise = terms.noise.has_value()};
+  EK_CHECK(run.adds_noise == config.privacy.protects_clients(), kData, "a task that asks for a summand ",
+           run.adds_noise ? "with" : "without", " noise, privacy.unit is ", config::name_of(config.privacy.unit));
+  if (run.adds_noise) {
+    SimulatedNoise simulated(context_.seed());
+    return noisy_summand(summed_layout(run, trained.upload), trained, {task, terms, config.privacy, config.name},
+                         context_.noise ? *context_.noise : simulated);
+  }
+  const auto& masks = context_.masks;
+  const auto rounding = masks ? masks->rounding_key(task) : rounding_key(context_.seed(), task.round, task.client.id);
+  return summand_of(run, trained, terms, rounding);
 }
 
 /// Sums gradients over this client's share of the sample. All clients draw the same number of rows.

@@ -44,6 +44,7 @@ class Client {
   /// Returns the upload of a round in which single uploads stay hidden, masked if the run simulates masks.
   lora::Payload summed(const Task& task, const SummedTerms& terms, const lora::Payload& received,
                        const train::LocalResult& trained) const;
+  secure::RingVector summand(const Task& task, const SummedTerms& terms, const TrainedPart& trained) const;
   Reply answer(const Task& task, const SumGradients& ask, const OnProgress& on_progress);
   Reply answer(const Task& task, const Score& ask, const OnProgress& on_progress);
   /// Returns the adapter of the task with the routing that program `by` would use: no phi, no rescaler, its own gates.

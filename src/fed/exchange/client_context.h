@@ -11,6 +11,7 @@
 #include "fed/config/run_config.h"
 #include "fed/exchange/example_privacy.h"
 #include "fed/exchange/message.h"
+#include "fed/exchange/noisy_summand.h"
 #include "fed/exchange/test_rows.h"
 #include "fed/exchange/upload_masks.h"
 #include "models/causal_lm.h"
@@ -66,6 +67,8 @@ struct ClientContext {
   std::shared_ptr<ExamplePrivacy> privacy{};
   /// Masks summands with keys of this client; null: masks are simulated.
   std::shared_ptr<UploadMasks> masks{};
+  /// Gives the noise that this client adds to its change a key of its own; null: keys follow from the seed.
+  std::shared_ptr<ClientNoise> noise{};
   std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 
   uint64_t seed() const { return static_cast<uint64_t>(config->seed); }

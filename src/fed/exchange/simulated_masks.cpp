@@ -55,6 +55,10 @@ void SimulatedMasks::remove(std::span<const int64_t> survivors, const secure::Ri
   secure::add_streams(secure::removal_keys(context_, publics_, recovered), sum);
 }
 
+crypto::Secret SimulatedNoise::charge(const Task& task, const SummedTerms&, std::span<const int64_t>) {
+  return derived("noise", seed_, task.round, task.client.id);
+}
+
 crypto::Secret rounding_key(uint64_t seed, int64_t round, int64_t client) {
   return derived("rounding", seed, round, client);
 }

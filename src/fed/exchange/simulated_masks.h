@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "fed/exchange/summed_terms.h"
+#include "fed/exchange/noisy_summand.h"
 #include "secure/masks.h"
 
 namespace evenkeel::fed {
@@ -29,6 +29,17 @@ class SimulatedMasks {
   std::vector<int64_t> roster_;
   secure::Bytes32 context_{};
   std::map<secure::Place, secure::Bytes32> publics_{};
+};
+
+/// The noise of simulated clients ([privacy] unit = "client" with [secure_aggregation]). It has no account, and its keys
+/// follow from the seed.
+class SimulatedNoise : public ClientNoise {
+ public:
+  explicit SimulatedNoise(uint64_t seed) : seed_(seed) {}
+  crypto::Secret charge(const Task& task, const SummedTerms& terms, std::span<const int64_t> change) override;
+
+ private:
+  uint64_t seed_;
 };
 
 /// Returns the key by which a simulated client rounds to 16 bits.

@@ -3,11 +3,26 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "privacy/member_noise.h"
 #include "secure/ring.h"
 
 namespace evenkeel::fed {
+
+/// The noise that a client adds to its own change ([privacy] unit = "client"). The change is clipped to integers, and
+/// these are the integers of the sum: SummedTerms::exponent is 0, and SummedTerms::range bounds the sum.
+struct NoiseTerms {
+  double clip = 0;  ///< largest norm of a change
+  privacy::MemberNoise member{};
+
+  bool operator==(const NoiseTerms& other) const = default;
+  void visit(auto& field) {
+    field("clip", clip);
+    field("member", member);
+  }
+};
 
 /// The terms of one client in one round.
 struct SummedTerms {
@@ -15,6 +30,7 @@ struct SummedTerms {
   std::vector<int64_t> roster{};  ///< the ids of these clients; a client's place is its index
   int64_t bits = 32, exponent = 0;
   double range = 0;
+  std::optional<NoiseTerms> noise{};  ///< set if clients add noise
 
   secure::RingFormat format() const { return {.bits = bits, .exponent = static_cast<int>(exponent), .range = range}; }
   void visit(auto& field) {  // base/format/record.h
@@ -23,6 +39,7 @@ struct SummedTerms {
     field("bits", bits);
     field("exponent", exponent, -1200);
     field("range", range);
+    field("noise", noise);
   }
 };
 

@@ -105,6 +105,7 @@ int64_t SummedLayout::values() const {
 }
 
 int64_t SummedLayout::counts() const {
+  if (is_noisy) return 1;
   const auto own =
       std::accumulate(sums.begin(), sums.end(), int64_t{0}, [](int64_t all, const Sum& sum) { return all + sum.size; });
   const int64_t of_reports = reports ? kReportCounts + 2 * std::ssize(metrics) + std::ssize(layers) * experts : 0;
@@ -112,7 +113,7 @@ int64_t SummedLayout::counts() const {
 }
 
 SummedLayout summed_layout(const SummedRun& run, const methods::ClientUpdate& upload) {
-  SummedLayout layout{.reports = run.reports, .experts = run.experts};
+  SummedLayout layout{.reports = run.reports, .experts = run.experts, .is_noisy = run.adds_noise};
   for (const auto& [site, factors] : upload.payload.adapters)
     for (const auto factor : kSummedFactors) {
       if (!(factors.*factor).defined()) continue;

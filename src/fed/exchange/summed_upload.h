@@ -42,6 +42,7 @@ struct SummedLayout {
   std::vector<std::string> metrics{}, layers{};
   int64_t experts = 0;  ///< of each layer
   std::vector<Sum> sums{};
+  bool is_noisy = false;  ///< changes with noise: `counts` is the clip indicator alone (privacy/member_noise.h)
 
   int64_t values() const;  ///< length of part `values`
   int64_t counts() const;  ///< length of part `counts`
@@ -54,7 +55,8 @@ struct SummedRun {
   const lora::Sites& sites;
   const std::vector<std::string>& moe_layers;
   int64_t experts = 0;
-  bool reports = true;  ///< secure_aggregation.reports
+  bool reports = true;      ///< secure_aggregation.reports
+  bool adds_noise = false;  ///< clients add noise to their changes
 };
 
 /// Makes the layout of the round. \param upload  an upload of the method; values and storage of factors do not matter

@@ -14,6 +14,7 @@
 #include "fed/store/run_files.h"
 #include "privacy/adaptive_clip.h"
 #include "privacy/discrete_gaussian.h"
+#include "privacy/loss_distribution.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -59,12 +60,6 @@ double squared_norm(std::span<const int64_t> values) {
 
 }  // namespace
 
-double private_weight(const PrivacySection& privacy, const methods::ClientProfile& client) {
-  if (privacy.weights == SumWeights::kUniform) return 1;
-  const auto cap = static_cast<double>(privacy.weight_cap);
-  return std::min(client.examples, cap) / cap;
-}
-
 double private_divisor(const Server& server, const methods::RoundView& drawn) {
   double weights = 0, present = 0;
   for (const auto& client : server.clients) {
@@ -76,6 +71,11 @@ double private_divisor(const Server& server, const methods::RoundView& drawn) {
                            ? server.config->clients.participation
                            : static_cast<double>(drawn.participants.size()) / present;
   return weights * share;
+}
+
+double indicator_noise(const PrivacySection& privacy, double divisor) {
+  if (!privacy.adapt.is_on()) return 0;
+  return privacy.adapt.indicator_noise > 0 ? privacy.adapt.indicator_noise : divisor / kIndicatorShare;
 }
 
 void withhold(const PrivacySection& privacy, train::LocalReport& report) {
@@ -95,10 +95,18 @@ ClientPrivacy::ClientPrivacy(const Server& server, const fs::path& run, int64_t 
     ledger_.add(new_plan());
   }
   plan_ = *ledger_.plan_of(server.config->name);
+  require_committed(rounds_done);
   noise_of_changes(private_divisor(server, server.drawn(rounds_done)));
   EK_CHECK(rounds_done > 0 || allows(0), kConfig, "privacy.epsilon is ", plan_.epsilon,
            ", which does not allow one round with noise multiplier ", plan_.noise,
            " (spent before: ", fixed(ledger_.accounts().spent(plan_.delta).epsilon, 3), ")");
+}
+
+/// Checks that no committed round is missing: the files may be older than the run.
+void ClientPrivacy::require_committed(int64_t rounds_done) const {
+  for (int64_t round = 1; round <= rounds_done; ++round)
+    EK_CHECK(ledger_.holds(plan_.run, round), kCheckpoint, "the account in ", kFolder, "/ of the run has no release of round ",
+             round, ", which is done: it is older than the run, and without its later lines no round can follow");
 }
 
 /// Takes over the releases of an earlier run. Those that a killed process took over are there already.
@@ -144,7 +152,7 @@ double ClientPrivacy::noise_of_changes(double divisor) const {
 
 int64_t ClientPrivacy::indicator_variance(double divisor) const {
   const auto& adapt = options_.adapt;
-  const double deviation = 2 * (adapt.indicator_noise > 0 ? adapt.indicator_noise : divisor / kIndicatorShare);
+  const double deviation = 2 * indicator_noise(options_, divisor);
   EK_CHECK(deviation * deviation <= static_cast<double>(privacy::kMostVariance), kConfig,
            "privacy.adapt.indicator_noise is ", adapt.indicator_noise, ", which is too large for exact noise");
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(deviation * deviation)));
@@ -168,31 +176,51 @@ void ClientPrivacy::charge(const PrivateSum& sum, const std::string& digest) {
               plan_.delta);
 }
 
-double ClientPrivacy::add_noise(const PrivateSum& sum) {
-  const auto changes = sum.values.first(sum.values.size() - 1);
+int64_t ClientPrivacy::variance_of(const PrivateSum& sum) const {
+  if (sum.added) return sum.added->member.variance;
   const double scale = options_.noise_cohort > 0 ? sum.divisor / static_cast<double>(options_.noise_cohort) : 1;
   const int64_t variance = privacy::noise_variance(noise_of_changes(sum.divisor) * scale, sum.grid);
   const double largest = static_cast<double>(sum.drawn.participants.size()) * static_cast<double>(sum.grid.bound) +
                          kWidestDraw * std::sqrt(static_cast<double>(variance));
   EK_CHECK(largest < kMostSum, kConfig, "privacy: a sum of ", sum.drawn.participants.size(),
            " changes with noise multiplier ", plan_.noise, " does not fit into 64 bits");
+  return variance;
+}
+
+std::string ClientPrivacy::digest_of(const PrivateSum& sum, int64_t variance) const {
   std::string info = "evenkeel dp release 1";
   (info += '\0').append(plan_.run) += '\0';
   crypto::append_be64(info, static_cast<uint64_t>(sum.drawn.round));
   crypto::append_be64(info, static_cast<uint64_t>(variance));
   for (const double value : {sum.clip, sum.divisor}) append(info, value);
   info.append(crypto::view_of(privacy::digest_of(sum.values)));
-  charge(sum, sha256(crypto::hkdf_expand(key_, info).view()));
+  return sha256(crypto::hkdf_expand(key_, info).view());
+}
 
-  const privacy::NoisePurpose purpose{plan_.run, static_cast<uint64_t>(sum.drawn.round), "changes"};
-  const auto seed = privacy::noise_seed(key_, purpose, sum.values);
-  const auto of_indicators = privacy::noise_seed(key_, {purpose.run, purpose.round, "indicators"}, sum.values);
-  privacy::add_discrete_gaussian(changes, variance, seed);
-  fill_record(sum, static_cast<double>(variance));
+/// The seeds depend on the variances, so that equal sums of two rounds with other noise have nothing in common.
+void ClientPrivacy::add_noise(const PrivateSum& sum, int64_t variance) const {
+  const auto round = static_cast<uint64_t>(sum.drawn.round);
+  const int64_t of_indicators = options_.adapt.is_on() ? indicator_variance(sum.divisor) : 0;
+  const auto seed = privacy::noise_seed(key_, {plan_.run, round, concat("changes, variance ", variance)}, sum.values);
+  const auto indicator_seed =
+      privacy::noise_seed(key_, {plan_.run, round, concat("indicators, variance ", of_indicators)}, sum.values);
+  privacy::add_discrete_gaussian(sum.values.first(sum.values.size() - 1), variance, seed);
+  if (of_indicators > 0) sum.values.back() += privacy::DiscreteGaussian(indicator_seed).draw(of_indicators);
+}
+
+double ClientPrivacy::adapted_clip(const PrivateSum& sum) {
   if (!options_.adapt.is_on()) return sum.clip;
-  const int64_t noise = privacy::DiscreteGaussian(of_indicators).draw(indicator_variance(sum.divisor));
-  record_.share_within = 0.5 + static_cast<double>(sum.values.back() + noise) / (2 * sum.divisor);
+  const double step = sum.added ? static_cast<double>(privacy::kIndicatorStep) : 1;
+  record_.share_within = 0.5 + static_cast<double>(sum.values.back()) / step / (2 * sum.divisor);
   return privacy::next_clip(sum.clip, *record_.share_within, options_.adapt.target, options_.adapt.rate);
+}
+
+double ClientPrivacy::release(const PrivateSum& sum) {
+  const int64_t variance = variance_of(sum);
+  charge(sum, digest_of(sum, variance));
+  if (!sum.added) add_noise(sum, variance);
+  fill_record(sum, static_cast<double>(sum.added ? sum.added->clients * variance : variance));
+  return adapted_clip(sum);
 }
 
 void ClientPrivacy::fill_record(const PrivateSum& sum, double variance) {
@@ -211,9 +239,13 @@ void ClientPrivacy::fill_record(const PrivateSum& sum, double variance) {
              .epsilon = spent.epsilon,
              .order = spent.order,
              .delta = plan_.delta,
+             .epsilon_pld = privacy::loss_distribution_epsilon(ledger_.accounts().largest(plan_.delta).releases(),
+                                                               plan_.delta),
              .signal = std::sqrt(std::max(0.0, squared_norm(changes) - noise) / noise),
              .signal_bound = sum.divisor * static_cast<double>(sum.grid.bound) / std::sqrt(noise),
-             .simulated = options_.is_simulated()};
+             .simulated = options_.is_simulated() || (sum.added && !server_.clients_are_nodes())};
+  if (record_.epsilon_pld && !std::isfinite(*record_.epsilon_pld)) record_.epsilon_pld.reset();
+  if (sum.added) record_.honest = sum.added->honest;
   if (plan_.epsilon > 0) record_.budget = plan_.epsilon;
   if (options_.noise_cohort > 0) record_.simulated_cohort = options_.noise_cohort;
   if (next < server_.config->train.rounds && !allows(next)) record_.ended_by = "privacy budget";

@@ -1,7 +1,8 @@
 /// \file  Adds the noise of a run with `[privacy] unit = "client"`, and keeps its account (docs/privacy.md). A client's
 /// contribution to a round is the difference between its upload and the broadcast as received, clipped to integers of
 /// a bounded norm (privacy/noisy_sum.h). The server adds the contributions and discrete Gaussian noise, and divides by
-/// a number that was fixed before the round. A lost client adds zero.
+/// a number that was fixed before the round. A lost client adds zero. With secure aggregation, the clients clip and add
+/// the noise (fed/exchange/noisy_summand.h), and the server keeps the account alone.
 /// Source: McMahan et al. 2018, "Learning differentially private recurrent language models"; Kairouz et al. 2021, "The
 /// distributed discrete Gaussian mechanism for federated learning with secure aggregation".
 #pragma once
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "fed/exchange/noisy_summand.h"
 #include "fed/round/server.h"
 #include "fed/store/round_records.h"
 #include "privacy/ledger.h"
@@ -30,22 +32,32 @@ class BudgetSpent : public std::exception {
   std::string text_;
 };
 
-/// Returns the weight of a client's change, in [0, 1]. It does not depend on who else takes part.
-double private_weight(const PrivacySection& privacy, const methods::ClientProfile& client);
 /// Returns what the sum of a round is divided by: the sum of the weights that are drawn, expected for Poisson sampling.
 /// It is known before the round, and losses do not change it. \param drawn  the round with all clients that were drawn
 double private_divisor(const Server& server, const methods::RoundView& drawn);
 
+/// Returns the standard deviation of the noise in the number of clients within the clip bound; 0: it does not adapt.
+double indicator_noise(const PrivacySection& privacy, double divisor);
+
 /// Removes what a report says of a client's rows.
 void withhold(const PrivacySection& privacy, train::LocalReport& report);
 
-/// The sum of a round before its noise.
+/// Noise that is in a sum already, because the clients added it.
+struct NoiseOfClients {
+  privacy::MemberNoise member;  ///< of each
+  int64_t clients = 0;          ///< in the sum
+  int64_t honest = 0;           ///< of these, those whose noise is accounted for
+};
+
+/// The sum of a round before its noise, or with that of the clients.
 struct PrivateSum {
   const methods::RoundView& drawn;  ///< all clients that were drawn
   privacy::Grid grid;
   double clip = 0, divisor = 0;
-  /// One value per trained value, then the number of clients within the clip bound minus that of the others.
+  /// One value per trained value, then the number of clients within the clip bound minus that of the others, in steps
+  /// of privacy::kIndicatorStep where the clients add noise.
   std::span<int64_t> values;
+  std::optional<NoiseOfClients> added{};  ///< nothing: the server adds the noise
 };
 
 /// Key, account and noise of a run. It holds the lock of the run's folder privacy/. Threads: one.
@@ -59,11 +71,13 @@ class ClientPrivacy {
 
   /// Returns true if the budget allows the round, 0: the first. A round that was released before may be repeated.
   bool allows(int64_t round) const;
-  /// Charges the round and adds the noise to the first values, in place. When this returns, the charge is on disk.
-  /// Equal sums of a round get equal noise and are charged once.
+  /// Charges the round, and adds the noise to the first values, in place, unless the clients did. When this returns,
+  /// the charge is on disk. Equal sums of a round get equal noise and are charged once.
   /// \return the clip bound of the next round
   /// \throws BudgetSpent; kConfig when the noise is too large for integers of 64 bits
-  double add_noise(const PrivateSum& sum);
+  double release(const PrivateSum& sum);
+  /// Returns the noise multiplier of each round.
+  double noise() const { return plan_.noise; }
   /// Returns what the record of the round says to which noise was added last.
   const ClientPrivacyRecord& record() const { return record_; }
   /// Says who is protected, with the noise, for the beginning of a run.
@@ -76,6 +90,13 @@ class ClientPrivacy {
   privacy::MemberAccounts::Members payers(const methods::RoundView& drawn) const;
   void carry(const std::filesystem::path& earlier);
   privacy::Plan new_plan() const;
+  /// Adds the noise of the server. \return its variance
+  int64_t variance_of(const PrivateSum& sum) const;
+  void add_noise(const PrivateSum& sum, int64_t variance) const;
+  std::string digest_of(const PrivateSum& sum, int64_t variance) const;
+  /// Sets the share of clients within the bound in the record. \return the next clip bound
+  double adapted_clip(const PrivateSum& sum);
+  void require_committed(int64_t rounds_done) const;
   /// Noise multiplier of the sum of changes, which costs event() together with that of the indicators.
   double noise_of_changes(double divisor) const;
   int64_t indicator_variance(double divisor) const;

@@ -12,6 +12,7 @@
 
 #include "base/plain/files.h"
 #include "fed/config/sampling.h"
+#include "fed/exchange/simulated_masks.h"
 #include "fed/round/round_measures.h"
 #include "fed/store/audit.h"
 #include "fed/testing.h"
@@ -204,6 +205,60 @@ TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheNormsAndIsPartOfTheState) {
   later.round = 1;
   noisy(e, later, updates_of(e, later, 7), privacy);
   EXPECT_EQ(privacy.record().clip, next.memory.at("privacy.clip").item<double>());
+}
+
+TEST_F(ClientPrivacyTest, NoiseThatExactDrawsCannotHaveIsRefusedBeforeTheRound) {
+  auto e = private_run();
+  const auto state = beginning(e).state;
+  EXPECT_NO_THROW(e.server.check_private_sum(state, 0.8));
+  EXPECT_THROW(e.server.check_private_sum(state, 1e7), Error);
+}
+
+/// Returns the summands of clients that add the noise themselves.
+Updates summands_of(const Experiment& e, const methods::ServerState& state, const Updates& updates) {
+  const auto drawn = e.server.draw(state);
+  Updates summands;
+  for (const auto& update : updates) {
+    const auto task = e.server.training_task(state, update.client, drawn);
+    const auto terms = std::get<Train>(task.ask).summed.value();
+    SimulatedNoise noise(e.server.seed());
+    auto summand = noisy_summand(e.server.summed_layout(state, update.client), {update, state.global.adapters, {}},
+                                 {task, terms, e.server.config->privacy, e.server.config->name}, noise);
+    summands.push_back({update.client, {.extras = {{kSummedValues, summand.values}, {kSummedCounts, summand.counts}}}, 1});
+  }
+  return summands;
+}
+
+const std::vector<std::string> kNoiseOfClients = {"secure_aggregation.mode=\"sums\"", "secure_aggregation.reports=false"};
+
+TEST_F(ClientPrivacyTest, TheNoiseOfTheClientsIsThatOfTheHonestOnesAndMoreOfAll) {
+  auto e = private_run(kNoiseOfClients), plain = private_run();
+  ClientPrivacy privacy(e.server, root() / "clients", 0);
+  const auto state = beginning(e).state;
+  const auto updates = updates_of(plain, state, 7);
+  const auto next = noisy(e, state, summands_of(e, state, updates), privacy);
+  const auto noise = values_of(next) - values_of(clean(plain, state, updates));
+  const double deviation = 0.8 * 100 / 3;  // all three are needed
+  EXPECT_NEAR(noise.std().item<double>(), deviation, 0.1 * deviation);
+  EXPECT_LT(std::abs(noise.mean().item<double>()), 0.2 * deviation);
+  EXPECT_EQ(privacy.record().honest, 3);
+  EXPECT_TRUE(privacy.record().simulated);
+  testing::expect_same(next, noisy(e, state, summands_of(e, state, updates), privacy));
+  EXPECT_EQ(ledger_lines(root() / "clients"), 1u);
+  noisy(e, state, summands_of(e, state, updates_of(plain, state, 8)), privacy);
+  EXPECT_EQ(ledger_lines(root() / "clients"), 2u);
+}
+
+TEST_F(ClientPrivacyTest, FewerClientsThanTheNoiseCountsOnGiveNoSum) {
+  auto e = private_run(kNoiseOfClients), plain = private_run();
+  ClientPrivacy privacy(e.server, root() / "few", 0);
+  const auto state = beginning(e).state;
+  auto summands = summands_of(e, state, updates_of(plain, state, 7));
+  summands.pop_back();
+  const auto drawn = e.server.draw(state);
+  const auto left = without(drawn, std::vector<int64_t>{drawn.participants.back().id});
+  EXPECT_THROW(e.server.aggregate(state, left, summands, {.privacy = &privacy}), Error);
+  EXPECT_EQ(ledger_lines(root() / "few"), 0u);
 }
 
 TEST_F(ClientPrivacyTest, ALostLedgerOrKeyEndsTheRun) {

@@ -282,6 +282,7 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   Round round{server, now, journal, progress, privacy, server.draw(now.state), now.opening};
   const auto begin = Clock::now();
   progress.begin_round(round.view);
+  if (privacy) server.check_private_sum(now.state, privacy->noise());
   round.announce(fabric);
   round.exchange(fabric);
   const auto context = concat("round ", round.view.round + 1, ", method ", server.config->method.name);

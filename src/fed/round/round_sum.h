@@ -1,6 +1,8 @@
 /// \file  Returns what a server needs to read the sum of a round's changes: their order, and what they are changes of.
 #pragma once
 
+#include <span>
+
 #include "fed/round/server.h"
 
 namespace evenkeel::fed {
@@ -9,6 +11,19 @@ namespace evenkeel::fed {
 /// \param download  the broadcast to `client`
 SummedLayout layout_of_round(const Server& server, const methods::ServerState& state,
                              const methods::ClientProfile& client, const lora::Payload& download);
+
+/// The sum of a round's summands, without masks.
+struct SumOfSummands {
+  methods::RoundView roster;  ///< the clients that the round began with
+  SummedTerms terms;          ///< of the first client of the round, as Server::summed_terms()
+  secure::RingVector sum;
+};
+/// Adds the summands of a round and takes the masks off. The result has the same bits on any number of processes, with
+/// masks and without.
+/// \param round  the round without lost clients
+/// \throws kData when fewer clients are left than secure_aggregation.threshold
+SumOfSummands sum_of_summands(const Server& server, const methods::RoundView& round, const SummedLayout& layout,
+                              std::span<const methods::ClientUpdate> updates, const Aggregation& with);
 
 /// Returns the factors of a broadcast as clients receive it, after the conversion to the transport dtype.
 lora::AdapterState received_adapters(const Server& server, const lora::Payload& download);

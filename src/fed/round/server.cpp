@@ -109,7 +109,7 @@ Task Server::training_task(const methods::ServerState& state, const methods::Cli
   auto& broadcasts = sent ? *sent : alone;
   return {.round = round.round,
           .client = client,
-          .ask = Train{.lr = scheduled_rate(state.round), .summed = summed_terms(round, client)},
+          .ask = Train{.lr = scheduled_rate(state.round), .summed = complete_terms(state, round, client)},
           .payload = broadcasts.encoded(method->broadcast(state, client, round), config->train.transport_dtype, sites)};
 }
 

@@ -85,6 +85,8 @@ struct Server {
   std::vector<methods::ClientProfile> profiles(std::span<const int64_t> ids) const;
   /// Returns true if the server gets sums of uploads alone.
   bool hides_uploads() const { return config->secure_aggregation.hides_uploads(); }
+  /// Returns true if the clients are protected, and add the noise themselves.
+  bool adds_noise_in_clients() const { return hides_uploads() && config->privacy.protects_clients(); }
   int64_t max_rank() const;  ///< the largest r_c of any client
   /// Makes the method's view of the server.
   /// \param round  rounds that are done; the records count from 1
@@ -107,6 +109,12 @@ struct Server {
   /// Returns how the client's upload becomes a summand; nothing where uploads are not hidden and for a client that is
   /// not drawn. \param drawn  the round with all clients that were drawn
   std::optional<SummedTerms> summed_terms(const methods::RoundView& drawn, const methods::ClientProfile& client) const;
+  /// Returns summed_terms(), with the noise that the client adds.
+  std::optional<SummedTerms> complete_terms(const methods::ServerState& state, const methods::RoundView& drawn,
+                                            const methods::ClientProfile& client) const;
+  /// Checks before a round that its private sum can be made: that the noise is neither too large nor too small, and
+  /// that the sum fits into its integers. \param noise  the noise multiplier \throws kConfig
+  void check_private_sum(const methods::ServerState& state, double noise) const;
   /// Returns what a summand holds. \param client  one that is drawn: all have the same
   SummedLayout summed_layout(const methods::ServerState& state, const methods::ClientProfile& client) const;
   /// Returns the terms of a round that clients mask with keys of their own, without run, config, attempt and keys.

@@ -32,7 +32,7 @@ double usual_range(const Server& server) {
 /// Checks that enough clients are left for a sum that hides each of them.
 void check_threshold(const Server& server, const methods::RoundView& round, size_t drawn) {
   const auto& secure = server.config->secure_aggregation;
-  if (secure.mode != SecureMode::kMasks) return;
+  if (secure.mode != SecureMode::kMasks && !server.config->privacy.protects_clients()) return;
   const int64_t threshold = secure.threshold_of(static_cast<int64_t>(drawn)), left = std::ssize(round.participants);
   EK_CHECK(left >= threshold, kData, "round ", round.round + 1, ": ", left, " of ", drawn,
            " uploads arrived, secure_aggregation.threshold is ", threshold, ": the sum stays masked");
@@ -99,21 +99,13 @@ secure::RingVector simulated_sum(const Server& server, const SummedLayout& layou
   return sum;
 }
 
-/// Adds the summands of a round, takes the masks off and reads the sum. The result has the same bits on any number of
-/// processes, with masks and without.
-/// \param round  the round without lost clients
-/// \throws kData when fewer clients are left than secure_aggregation.threshold
+/// Reads the sum of a round's summands.
 SummedRound sum_of_round(const Server& server, const methods::ServerState& state, const methods::RoundView& round,
                          std::span<const methods::ClientUpdate> updates, const Aggregation& with) {
-  const auto* unmasked = with.unmasked;
-  auto drawn = server.draw(state);
-  if (unmasked) drawn = drawn_in(std::move(drawn), unmasked->roster);
-  check_threshold(server, round, drawn.participants.size());
   const auto& client = round.participants.front();
-  const auto terms = server.summed_terms(drawn, client).value();
-  const auto download = server.method->broadcast(state, client, drawn);
+  const auto download = server.method->broadcast(state, client, {.round = round.round});
   const auto layout = layout_of_round(server, state, client, download);
-  const auto sum = unmasked ? unmasked->sum : simulated_sum(server, layout, terms, round, updates, with.others);
+  const auto [drawn, terms, sum] = sum_of_summands(server, round, layout, updates, with);
   auto result = read_sum(layout, sum, terms.format(), weight_left(drawn, round), std::ssize(round.participants));
   result.totals.before = received_adapters(server, download);
   warn_of_cut_values(result.report, round.round, terms.range);
@@ -129,8 +121,20 @@ SummedLayout layout_of_round(const Server& server, const methods::ServerState& s
                       .sites = server.sites,
                       .moe_layers = server.model.moe_layers,
                       .experts = server.model.num_experts,
-                      .reports = server.config->secure_aggregation.reports};
+                      .reports = server.config->secure_aggregation.reports,
+                      .adds_noise = server.adds_noise_in_clients()};
   return summed_layout(run, {client, expected_upload(server, state, client, download)});
+}
+
+SumOfSummands sum_of_summands(const Server& server, const methods::RoundView& round, const SummedLayout& layout,
+                              std::span<const methods::ClientUpdate> updates, const Aggregation& with) {
+  const auto* unmasked = with.unmasked;
+  auto roster = server.drawn(round.round);
+  if (unmasked) roster = drawn_in(std::move(roster), unmasked->roster);
+  check_threshold(server, round, roster.participants.size());
+  auto terms = server.summed_terms(roster, round.participants.front()).value();
+  auto sum = unmasked ? unmasked->sum : simulated_sum(server, layout, terms, round, updates, with.others);
+  return {std::move(roster), std::move(terms), std::move(sum)};
 }
 
 lora::AdapterState received_adapters(const Server& server, const lora::Payload& download) {
@@ -161,7 +165,7 @@ SummedLayout Server::summed_layout(const methods::ServerState& state, const meth
 
 secure::RoundContext Server::masked_terms(const methods::ServerState& state, const methods::RoundView& roster) const {
   const auto& client = roster.participants.front();
-  const auto terms = summed_terms(roster, client).value();
+  const auto terms = complete_terms(state, roster, client).value();
   const auto layout = summed_layout(state, client);
   secure::RoundContext context{.round = roster.round,
                                .bits = terms.bits,
@@ -170,6 +174,9 @@ secure::RoundContext Server::masked_terms(const methods::ServerState& state, con
                                .threshold = config->secure_aggregation.threshold_of(std::ssize(terms.roster)),
                                .values = layout.values(),
                                .counts = layout.counts()};
+  if (terms.noise)
+    context.clip = terms.noise->clip, context.variance = terms.noise->member.variance,
+    context.indicator_variance = terms.noise->member.indicator;
   for (size_t place = 0; place < terms.roster.size(); ++place)
     context.roster.push_back({.client = terms.roster[place], .weight = roster.weights[place]});
   return context;

@@ -292,6 +292,10 @@ void log_privacy(const Course& run, int64_t rounds_done) {
   if (rounds_done == 0 && run.server.config->privacy.continues.empty() && !run.server.config->lora.init.empty())
     log::warning("[train] lora.init: what the run of that adapter spent on the same clients is not in this account: ",
                  "privacy.continues names a run folder whose account goes on");
+  const auto& config = *run.server.config;
+  if (const double delta = config.privacy.delta; delta * static_cast<double>(config.clients.count) >= 1)
+    log::warning("[train] privacy.delta is ", delta, " for ", config.clients.count,
+                 " clients: below 1 / clients it excludes that one of them is shown whole");
 }
 
 /// Returns true if the budget does not allow the next round.

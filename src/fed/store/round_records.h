@@ -140,6 +140,9 @@ struct ClientPrivacyRecord {
   int64_t values = 0;  ///< of the sum
   /// Largest epsilon of any client over all rounds so far, at `delta`, and the Renyi order that gives it.
   double epsilon = 0, order = 0, delta = 0;
+  /// The same epsilon by the loss distribution of the continuous Gaussian (privacy/loss_distribution.h), for
+  /// comparison; absent where it cannot be computed. No budget is checked with it.
+  std::optional<double> epsilon_pld{};
   std::optional<double> budget{};  ///< epsilon that no client exceeds
   /// Norm of the summed changes divided by that of their noise, estimated from the noisy sum, and the largest possible
   /// value of it.
@@ -147,6 +150,8 @@ struct ClientPrivacyRecord {
   std::optional<double> share_within{};       ///< noisy share of clients within `clip`; set if the bound adapts
   bool simulated = false;                     ///< true: there is no guarantee (PrivacySection::is_simulated())
   std::optional<int64_t> simulated_cohort{};  ///< number of clients whose noise was simulated
+  /// Set if the clients added the noise: the number of clients whose noise is that of `noise`.
+  std::optional<int64_t> honest{};
   std::optional<std::string> ended_by{};      ///< set if the run ends with this round
 
   void visit(auto& field) {
@@ -161,12 +166,14 @@ struct ClientPrivacyRecord {
     field("epsilon", epsilon);
     field("order", order);
     field("delta", delta);
+    field("epsilon_pld", epsilon_pld);
     field("budget", budget);
     field("signal", signal);
     field("signal_bound", signal_bound);
     field("share_within", share_within);
     field("simulated", simulated);
     field("simulated_cohort", simulated_cohort);
+    field("honest", honest);
     field("ended_by", ended_by);
   }
 };

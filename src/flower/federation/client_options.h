@@ -24,6 +24,14 @@ struct NodePrivacyOptions {
   bool is_on() const { return epsilon != 0 || delta != 0 || clip != 0 || lot != 0 || noise != 0; }
 };
 
+/// The owner's budget in runs that protect whole clients by their own noise (flower/federation/node_noise.h).
+struct ClientBudgetOptions {
+  double epsilon = 0, delta = 0;  ///< of all runs; 0: the budget of each run's config, of all runs
+
+  /// Returns true if the owner asks for it: then runs without such noise are refused.
+  bool is_on() const { return epsilon != 0 || delta != 0; }
+};
+
 /// Whom the node masks its uploads with ([secure_aggregation]).
 struct MaskingOptions {
   static constexpr int64_t kFewest = 3;
@@ -52,6 +60,7 @@ struct NodeClientOptions {
   std::filesystem::path agreed{};
   NodePrivacyOptions privacy{};
   MaskingOptions masking{};
+  ClientBudgetOptions client_budget{};
   OwnerLimits limits{};  ///< what the client gives at most
   /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
   std::function<void(const std::string& summary)> on_agreement{};

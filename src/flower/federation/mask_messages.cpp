@@ -31,6 +31,11 @@ std::string name_of(const secure::RoundContext& context) {
   return to_base64(crypto::view_of(secure::digest_of(context)));
 }
 
+std::optional<fed::NoiseTerms> noise_in(const secure::RoundContext& context) {
+  if (context.variance == 0) return {};
+  return fed::NoiseTerms{context.clip, {context.variance, context.indicator_variance}};
+}
+
 OrderedJson to_json(const std::vector<secure::KeysOfMember>& keys) {
   OrderedJson list = OrderedJson::array();
   for (const auto& one : keys) list.push_back(secure::to_json(one));

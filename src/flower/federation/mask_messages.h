@@ -11,10 +11,12 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fed/exchange/summed_terms.h"
 #include "flower/federation/envelope.h"
 #include "secure/round_json.h"
 
@@ -43,6 +45,8 @@ class MaskHeader {
 
 /// Returns the name of an attempt in messages: the digest of its context in Base64.
 std::string name_of(const secure::RoundContext& context);
+/// Returns the noise that each member adds; nothing if they add none.
+std::optional<fed::NoiseTerms> noise_in(const secure::RoundContext& context);
 /// Returns keys as a JSON list.
 OrderedJson to_json(const std::vector<secure::KeysOfMember>& keys);
 

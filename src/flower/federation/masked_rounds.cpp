@@ -249,7 +249,8 @@ void MaskedRounds::train(const std::set<int64_t>& clients, std::span<const metho
                                                              .roster = ids,
                                                              .bits = context().bits,
                                                              .exponent = context().exponent,
-                                                             .range = context().range};
+                                                             .range = context().range,
+                                                             .noise = noise_in(context())};
     return task;
   };
   Sessions sessions(fleet_, masked);

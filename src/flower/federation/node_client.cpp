@@ -18,6 +18,7 @@
 #include "flower/federation/budget_proposal.h"
 #include "flower/federation/method_check.h"
 #include "flower/federation/node_masks.h"
+#include "flower/federation/node_noise.h"
 #include "flower/federation/node_privacy.h"
 #include "flower/federation/offered_config.h"
 #include "flower/federation/own_content.h"
@@ -323,6 +324,7 @@ Envelope NodeClient::consider(const Envelope& envelope) {
       "the run's [privacy] is simulated and protects no node: an operator switches it on (node --privacy-epsilon)");
   if (ledger_) require_can_be_private(config);
   require_masks_as_agreed(options_, config);
+  require_client_privacy_as_agreed(options_.client_budget, config);
   require_agreed_config(options_.agreed, config, offer.client);
   config = with_agreed_items(config, options_);
   config = config.with([&](fed::ExperimentConfig& values) {
@@ -366,10 +368,15 @@ Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun
   require_as_joined(offer, self);
   const auto privacy = make_private(joined, self);
   const bool is_masked = experiment.server.config->secure_aggregation.mode == fed::SecureMode::kMasks;
-  const auto masks = is_masked ? std::make_shared<NodeMasks>(options_, offer, experiment.server.config) : nullptr;
+  const auto noise = experiment.server.adds_noise_in_clients()
+                         ? std::make_shared<NodeNoise>(options_, offer.run, experiment.server.config)
+                         : nullptr;
+  const auto masks =
+      is_masked ? std::make_shared<NodeMasks>(options_, offer, experiment.server.config, noise) : nullptr;
   experiment.fabric.context.masks = masks;
+  experiment.fabric.context.noise = noise;
   if (options_.on_agreement)
-    options_.on_agreement(joined.summary(self, options_.limits) + privacy + (masks ? masks->summary() : ""));
+    options_.on_agreement(joined.summary(self, options_.limits) + privacy + (masks ? masks->summary() : "") + (noise ? noise->summary() : ""));
   terms.budget = self.budget;
   terms.examples = static_cast<int64_t>(self.examples);
   agreed.agree(std::move(terms), offer, !options_.agreed.empty());

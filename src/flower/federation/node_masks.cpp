@@ -44,7 +44,8 @@ void require_masks_as_agreed(const NodeClientOptions& options, const fed::RunCon
            "(--privacy-epsilon): they would be those of the other nodes alone. Allowed: reports = false");
 }
 
-NodeMasks::NodeMasks(const NodeClientOptions& options, const Offer& offer, fed::RunConfig config)
+NodeMasks::NodeMasks(const NodeClientOptions& options, const Offer& offer, fed::RunConfig config,
+                     std::shared_ptr<const NodeNoise> noise)
     : config_(std::move(config)),
       client_(offer.client),
       key_(Key::load(options.masking.key)),
@@ -52,7 +53,8 @@ NodeMasks::NodeMasks(const NodeClientOptions& options, const Offer& offer, fed::
              .config = digest_of_run(offer.config),
              .own_key = key_.public_key().fingerprint(),
              .min_peers = options.masking.min_peers},
-      store_(options.folder / kMasksFolder) {
+      store_(options.folder / kMasksFolder),
+      noise_(std::move(noise)) {
   if (!options.masking.peers.empty()) rules_.peers = read_peers(options.masking.peers);
   auto stored = store_.load();
   if (!stored || stored->context.run != rules_.run) return;
@@ -83,6 +85,7 @@ void NodeMasks::check_terms(const secure::RoundContext& context) const {
            secure.range);
   EK_CHECK(context.threshold == secure.threshold_of(context.members()), kData, "a masked round of ", context.members(),
            " members with a threshold of ", context.threshold, ", agreed on: ", secure.threshold_of(context.members()));
+  check_noise(context, *config_);
   for (const auto& member : context.roster)
     EK_CHECK(secure.weights != fed::SumWeights::kUniform || member.weight == context.roster.front().weight, kData,
              "unequal weights in a masked round, agreed on: uniform");
@@ -93,6 +96,7 @@ OrderedJson NodeMasks::keys(const Envelope& envelope) {
   const auto context = header.read<secure::RoundContext>("context");
   if (!round_ || !(round_->attempt().context == context)) {
     check_terms(context);
+    if (noise_) noise_->require_budget(context);
     secure::NodeRound begun(context, rules_, store_);
     const auto& own = context.roster[static_cast<size_t>(begun.place())];
     EK_CHECK(own.client == client_, kData, "the roster says that this node is client ", own.client, ", it is client ",
@@ -159,7 +163,9 @@ void NodeMasks::admit(const fed::Task& task) const {
   for (const auto& member : context.roster) roster.push_back(member.client);
   const auto& own = context.roster[static_cast<size_t>(round_->place())];
   const auto& terms = *ask->summed;
-  EK_CHECK(terms.roster == roster && terms.weight == own.weight && terms.format() == context.format(), kData,
+  EK_CHECK(terms.roster == roster && terms.weight == own.weight && terms.format() == context.format() &&
+               terms.noise == noise_in(context),
+           kData,
            "asked for a summand on other terms than those of the masks of round ", task.round + 1);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "flower/federation/client_options.h"
 #include "flower/federation/envelope.h"
 #include "flower/federation/identities.h"
+#include "flower/federation/node_noise.h"
 #include "secure/node_round.h"
 #include "secure/node_store.h"
 
@@ -30,7 +32,9 @@ class NodeMasks : public fed::UploadMasks {
  public:
   /// Goes on with a stored attempt of the run. \throws kConfig, kData, kIo for a key or a file of peers that cannot be
   /// read; kCheckpoint for damaged files
-  NodeMasks(const NodeClientOptions& options, const Offer& offer, fed::RunConfig config);
+  /// \param noise  the node's account where it adds noise to its uploads; null: it adds none
+  NodeMasks(const NodeClientOptions& options, const Offer& offer, fed::RunConfig config,
+            std::shared_ptr<const NodeNoise> noise = nullptr);
 
   /// Answers a message of a phase. What it promises is on disk before it returns.
   Envelope answer(const Envelope& envelope);
@@ -64,6 +68,7 @@ class NodeMasks : public fed::UploadMasks {
   Key key_;
   secure::NodeRules rules_;
   secure::NodeStore store_;
+  std::shared_ptr<const NodeNoise> noise_;
   std::optional<secure::NodeRound> round_{};
   std::string trained_for_{};  // what the kept training depends on
   std::shared_ptr<const fed::TrainedRound> trained_{};
