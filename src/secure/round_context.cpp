@@ -1,5 +1,6 @@
 #include "secure/round_context.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <optional>
