@@ -31,7 +31,7 @@ class SimulatedMasks {
   std::map<secure::Place, secure::Bytes32> publics_{};
 };
 
-/// The noise of simulated clients ([privacy] unit = "client" with [secure_aggregation]). It has no account, and its keys
+/// The noise of simulated clients ([privacy] unit = "client" with [secure_aggregation]). It has no account. Its keys
 /// follow from the seed.
 class SimulatedNoise : public ClientNoise {
  public:
