@@ -54,7 +54,8 @@ void Accountant::add(const Event& event, int64_t times) {
            kMostReleases);
   sums_ = sum_of(std::move(sums_), of_one(event), times);
   if (times == 0) return;
-  const auto same = std::find_if(releases_.begin(), releases_.end(), [&](const auto& one) { return one.event == event; });
+  const auto same =
+      std::find_if(releases_.begin(), releases_.end(), [&](const auto& one) { return one.event == event; });
   if (same == releases_.end())
     releases_.push_back({event, times});
   else

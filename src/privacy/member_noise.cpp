@@ -15,9 +15,9 @@ constexpr double kWidestDraw = 8;       // standard deviations
 /// Returns ceil(deviation^2 / honest).
 int64_t share_of(double deviation, int64_t honest) {
   const double variance = std::ceil(deviation * deviation / static_cast<double>(honest));
-  EK_CHECK(variance >= kLeastVariance && variance <= static_cast<double>(kMostVariance), kConfig,
-           "privacy: noise of ", deviation, " steps, shared by ", honest, " clients, gives each a variance of ",
-           variance, ", allowed: ", kLeastVariance, " to 2^56; choose another noise multiplier");
+  EK_CHECK(variance >= kLeastVariance && variance <= static_cast<double>(kMostVariance), kConfig, "privacy: noise of ",
+           deviation, " steps, shared by ", honest, " clients, gives each a variance of ", variance,
+           ", allowed: ", kLeastVariance, " to 2^56; choose another noise multiplier");
   return static_cast<int64_t>(variance);
 }
 

@@ -22,8 +22,9 @@ struct Line {
 
 std::optional<Line> line_of(const fed::RoundRecord& round) {
   if (const auto& own = round.privacy)
-    return Line{"clients", own->epsilon, own->delta,     own->noise,
-                own->clip, own->signal,  own->simulated, own->ended_by.value_or(""), own->epsilon_pld};
+    return Line{"clients",       own->epsilon, own->delta,     own->noise,
+                own->clip,       own->signal,  own->simulated, own->ended_by.value_or(""),
+                own->epsilon_pld};
   std::optional<Line> line;
   for (const auto& client : round.clients) {
     if (!client.privacy) continue;
@@ -48,12 +49,13 @@ void add(Table& table, const records::RunRecords& run, int64_t round, const Line
 }  // namespace
 
 Table privacy_table(std::span<const records::RunRecords> runs, bool all_rounds) {
-  Table table{.title =
-                  "privacy; epsilon: spent so far, in brackets where it is simulated and protects nobody; by loss: "
-                  "of the loss distribution, for comparison, no budget is checked with it; signal: "
-                  "norm of the sum over that of its noise, below 0.1 it is mostly noise",
-              .head = {"run", "round", "protects", "epsilon", "by loss", "delta", "noise", "clip", "signal", "ended by"},
-              .keys = 3};
+  Table table{
+      .title =
+          "privacy; epsilon: spent so far, in brackets where it is simulated and protects nobody; by loss: "
+          "of the loss distribution, for comparison, no budget is checked with it; signal: "
+          "norm of the sum over that of its noise, below 0.1 it is mostly noise",
+      .head = {"run", "round", "protects", "epsilon", "by loss", "delta", "noise", "clip", "signal", "ended by"},
+      .keys = 3};
   for (const auto& run : runs)
     for (auto round = run.rounds.begin(); round != run.rounds.end(); ++round) {
       const auto line = line_of(*round);

@@ -77,19 +77,18 @@ std::string canonical(const RoundContext& context) {
     roster.push_back({place, member.client, member.fingerprint, hexadecimal(member.weight)});
   }
   OrderedJson json = {{"version", 1},
-                            {"run", context.run},
-                            {"config", context.config},
-                            {"round", context.round},
-                            {"attempt", context.attempt},
-                            {"bits", context.bits},
-                            {"exponent", context.exponent},
-                            {"range", hexadecimal(context.range)},
-                            {"threshold", context.threshold},
-                            {"values", context.values},
-                            {"counts", context.counts},
-                            {"roster", roster}};
-  if (context.variance > 0)
-    json["noise"] = {hexadecimal(context.clip), context.variance, context.indicator_variance};
+                      {"run", context.run},
+                      {"config", context.config},
+                      {"round", context.round},
+                      {"attempt", context.attempt},
+                      {"bits", context.bits},
+                      {"exponent", context.exponent},
+                      {"range", hexadecimal(context.range)},
+                      {"threshold", context.threshold},
+                      {"values", context.values},
+                      {"counts", context.counts},
+                      {"roster", roster}};
+  if (context.variance > 0) json["noise"] = {hexadecimal(context.clip), context.variance, context.indicator_variance};
   return json.dump();
 }
 

@@ -94,12 +94,13 @@ OrderedJson to_json(const RoundContext& context) {
   OrderedJson roster = OrderedJson::array();
   for (const auto& [client, key, weight] : context.roster)
     roster.push_back({{"client", client}, {"key", key}, {"weight", weight}});
-  return {{"run", context.run},         {"config", context.config},       {"round", context.round},
-          {"attempt", context.attempt}, {"bits", context.bits},           {"exponent", context.exponent},
-          {"range", context.range},     {"threshold", context.threshold}, {"values", context.values},
-          {"counts", context.counts},   {"roster", std::move(roster)},
-          {"clip", context.clip},       {"variance", context.variance},
-          {"indicator_variance", context.indicator_variance}};
+  return {{"run", context.run},           {"config", context.config},
+          {"round", context.round},       {"attempt", context.attempt},
+          {"bits", context.bits},         {"exponent", context.exponent},
+          {"range", context.range},       {"threshold", context.threshold},
+          {"values", context.values},     {"counts", context.counts},
+          {"roster", std::move(roster)},  {"clip", context.clip},
+          {"variance", context.variance}, {"indicator_variance", context.indicator_variance}};
 }
 
 void from_json(const JsonView& view, RoundContext& context) {

@@ -24,8 +24,8 @@ void ExperimentConfig::check_secure_aggregation(const config::Table& table) cons
       concat("off, with aggregation.rule ", config::name_of(aggregation.rule), ", which compares single uploads"));
   of_secure.check(!clients.bound_simulated && clients.update_norm == 0, "mode", mode,
                   "off, with clients.bound_simulated or clients.update_norm, which measure single uploads");
-  of_secure.check(secure.range > 0 || adds_noise || train.optimizer.name == train::OptimizerName::kAdamW, "range", secure.range,
-                  "above 0, where train.optimizer.name is not adamw, whose steps have a known size");
+  of_secure.check(secure.range > 0 || adds_noise || train.optimizer.name == train::OptimizerName::kAdamW, "range",
+                  secure.range, "above 0, where train.optimizer.name is not adamw, whose steps have a known size");
   const int64_t drawn = drawn_clients(clients.count, clients.participation);
   of_secure.check(drawn <= secure::kMostMembers, "mode", mode,
                   concat("off, with ", drawn, " clients drawn per round; otherwise up to ", secure::kMostMembers));

@@ -18,15 +18,17 @@ std::string why_simulated(const PrivacySection& privacy) {
 /// Of clients that add the noise themselves.
 std::string of_clients_alone(const ExperimentConfig& config) {
   const auto& secure = config.secure_aggregation;
-  const auto what = concat("all rows of a client against everybody, the server included, ", amount(config.privacy),
-                           secure.colluders > 0
-                               ? concat(", where up to ", secure.colluders, " clients work together with the server")
-                               : std::string(", where no client works together with the server"),
-                           "; no server is trusted, because the clients add the noise; not the list of participants, "
-                           "numbers of rows or times of messages");
+  const auto what =
+      concat("all rows of a client against everybody, the server included, ", amount(config.privacy),
+             secure.colluders > 0 ? concat(", where up to ", secure.colluders, " clients work together with the server")
+                                  : std::string(", where no client works together with the server"),
+             "; no server is trusted, because the clients add the noise; not the list of participants, "
+             "numbers of rows or times of messages");
   if (secure.mode == SecureMode::kSums)
-    return concat("simulated, protects nobody (sums are not masked, and the noise follows from the seed); masks are to "
-                  "protect ", what);
+    return concat(
+        "simulated, protects nobody (sums are not masked, and the noise follows from the seed); masks are to "
+        "protect ",
+        what);
   return concat("masks and noise of the clients are to protect ", what,
                 "; in train both are simulated and protect nobody");
 }

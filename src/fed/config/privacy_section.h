@@ -82,7 +82,8 @@ struct PrivacySection {
   void visit(auto& field) {
     field("unit", unit,
           "differential privacy: off, client (all rows of a client, against those who see broadcasts, adapters and "
-          "records; the server is trusted, unless secure_aggregation.mode is masks), or example (each training row; simulated; docs/privacy.md)");
+          "records; the server is trusted, unless secure_aggregation.mode is masks), or example (each training row; "
+          "simulated; docs/privacy.md)");
     field("epsilon", epsilon,
           "what all rounds together may cost; sets the noise where noise_multiplier is 0. Unit client: the run ends "
           "before it is exceeded. 0: unset");

@@ -55,7 +55,8 @@ struct SecureAggregationSection {
           "largest change of a value in a round; larger ones are cut and counted; 0: the power of two at or above 4 lr "
           "steps, of the client with most steps");
     field("threshold", threshold,
-          "masks, or sums with privacy.unit client: number of clients whose help takes the masks off, and fewest uploads of a round; more than half "
+          "masks, or sums with privacy.unit client: number of clients whose help takes the masks off, and fewest "
+          "uploads of a round; more than half "
           "of the round's clients, and 3 or more; 0: the fewest allowed");
     field("weights", weights, "weight of a client: examples (its share of the training rows) or uniform");
     field("colluders", colluders,

@@ -33,8 +33,7 @@ secure::RingVector noisy_summand(const SummedLayout& layout, const TrainedPart& 
   const auto& added = terms.noise.value();
   const auto change = change_of(layout, trained.upload, trained.received);
   const auto size = static_cast<size_t>(change.numel());
-  auto clipped = privacy::clipped({change.const_data_ptr<float>(), size},
-                                  privacy::grid_of(layout.values(), added.clip),
+  auto clipped = privacy::clipped({change.const_data_ptr<float>(), size}, privacy::grid_of(layout.values(), added.clip),
                                   private_weight(how.privacy, how.task.client));
   const int64_t indicator = clipped.within ? privacy::kIndicatorStep : -privacy::kIndicatorStep;
   clipped.values.push_back(added.member.indicator > 0 ? indicator : 0);

@@ -105,8 +105,9 @@ ClientPrivacy::ClientPrivacy(const Server& server, const fs::path& run, int64_t 
 /// Checks that no committed round is missing: the files may be older than the run.
 void ClientPrivacy::require_committed(int64_t rounds_done) const {
   for (int64_t round = 1; round <= rounds_done; ++round)
-    EK_CHECK(ledger_.holds(plan_.run, round), kCheckpoint, "the account in ", kFolder, "/ of the run has no release of round ",
-             round, ", which is done: it is older than the run, and without its later lines no round can follow");
+    EK_CHECK(ledger_.holds(plan_.run, round), kCheckpoint, "the account in ", kFolder,
+             "/ of the run has no release of round ", round,
+             ", which is done: it is older than the run, and without its later lines no round can follow");
 }
 
 /// Takes over the releases of an earlier run. Those that a killed process took over are there already.
@@ -239,8 +240,8 @@ void ClientPrivacy::fill_record(const PrivateSum& sum, double variance) {
              .epsilon = spent.epsilon,
              .order = spent.order,
              .delta = plan_.delta,
-             .epsilon_pld = privacy::loss_distribution_epsilon(ledger_.accounts().largest(plan_.delta).releases(),
-                                                               plan_.delta),
+             .epsilon_pld =
+                 privacy::loss_distribution_epsilon(ledger_.accounts().largest(plan_.delta).releases(), plan_.delta),
              .signal = std::sqrt(std::max(0.0, squared_norm(changes) - noise) / noise),
              .signal_bound = sum.divisor * static_cast<double>(sum.grid.bound) / std::sqrt(noise),
              .simulated = options_.is_simulated() || (sum.added && !server_.clients_are_nodes())};

@@ -224,12 +224,14 @@ Updates summands_of(const Experiment& e, const methods::ServerState& state, cons
     SimulatedNoise noise(e.server.seed());
     auto summand = noisy_summand(e.server.summed_layout(state, update.client), {update, state.global.adapters, {}},
                                  {task, terms, e.server.config->privacy, e.server.config->name}, noise);
-    summands.push_back({update.client, {.extras = {{kSummedValues, summand.values}, {kSummedCounts, summand.counts}}}, 1});
+    summands.push_back(
+        {update.client, {.extras = {{kSummedValues, summand.values}, {kSummedCounts, summand.counts}}}, 1});
   }
   return summands;
 }
 
-const std::vector<std::string> kNoiseOfClients = {"secure_aggregation.mode=\"sums\"", "secure_aggregation.reports=false"};
+const std::vector<std::string> kNoiseOfClients = {"secure_aggregation.mode=\"sums\"",
+                                                  "secure_aggregation.reports=false"};
 
 TEST_F(ClientPrivacyTest, TheNoiseOfTheClientsIsThatOfTheHonestOnesAndMoreOfAll) {
   auto e = private_run(kNoiseOfClients), plain = private_run();

@@ -129,12 +129,8 @@ methods::ServerState Server::aggregate_private(const methods::ServerState& state
     sum = clean_sum(*this, own, totals.before, updates, with.others);
   }
   const std::span<int64_t> values(sum.mutable_data_ptr<int64_t>(), static_cast<size_t>(sum.numel()));
-  const PrivateSum released{.drawn = own.drawn,
-                            .grid = own.grid,
-                            .clip = own.clip,
-                            .divisor = own.divisor,
-                            .values = values,
-                            .added = added};
+  const PrivateSum released{
+      .drawn = own.drawn, .grid = own.grid, .clip = own.clip, .divisor = own.divisor, .values = values, .added = added};
   const double next_clip = with.privacy ? with.privacy->release(released) : own.clip;
   totals.changes = change_of_state(own.layout, sum, own.grid.step / own.divisor);
   const methods::Uploads uploads(updates, share_of(round, updates, with.others), totals);

@@ -152,7 +152,7 @@ struct ClientPrivacyRecord {
   std::optional<int64_t> simulated_cohort{};  ///< number of clients whose noise was simulated
   /// Set if the clients added the noise: the number of clients whose noise is that of `noise`.
   std::optional<int64_t> honest{};
-  std::optional<std::string> ended_by{};      ///< set if the run ends with this round
+  std::optional<std::string> ended_by{};  ///< set if the run ends with this round
 
   void visit(auto& field) {
     field("unit", unit);

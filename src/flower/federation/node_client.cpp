@@ -376,7 +376,8 @@ Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun
   experiment.fabric.context.masks = masks;
   experiment.fabric.context.noise = noise;
   if (options_.on_agreement)
-    options_.on_agreement(joined.summary(self, options_.limits) + privacy + (masks ? masks->summary() : "") + (noise ? noise->summary() : ""));
+    options_.on_agreement(joined.summary(self, options_.limits) + privacy + (masks ? masks->summary() : "") +
+                          (noise ? noise->summary() : ""));
   terms.budget = self.budget;
   terms.examples = static_cast<int64_t>(self.examples);
   agreed.agree(std::move(terms), offer, !options_.agreed.empty());

@@ -164,8 +164,7 @@ void NodeMasks::admit(const fed::Task& task) const {
   const auto& terms = *ask->summed;
   EK_CHECK(terms.roster == roster && terms.weight == own.weight && terms.format() == context.format() &&
                terms.noise == noise_in(context),
-           kData,
-           "asked for a summand on other terms than those of the masks of round ", task.round + 1);
+           kData, "asked for a summand on other terms than those of the masks of round ", task.round + 1);
 }
 
 /// The key of an attempt: it is never told, and another attempt rounds anew.

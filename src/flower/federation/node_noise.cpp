@@ -35,10 +35,10 @@ void check_noise(const secure::RoundContext& context, const fed::ExperimentConfi
            "a masked round with noise variances ", noise.variance, " and ", noise.indicator, " of ", context.counts,
            " counts, which the config agreed on does not have");
   const auto grid = privacy::grid_of(context.values, context.clip);
-  const double has =
-      privacy::noise_multiplier(noise, grid, config.secure_aggregation.honest_of(context.members()));
-  EK_CHECK(has >= privacy.noise_multiplier * (1 - kNoiseRounding), kData, "a masked round whose honest members have noise ",
-           "multiplier ", has, ", agreed on: ", privacy.noise_multiplier);
+  const double has = privacy::noise_multiplier(noise, grid, config.secure_aggregation.honest_of(context.members()));
+  EK_CHECK(has >= privacy.noise_multiplier * (1 - kNoiseRounding), kData,
+           "a masked round whose honest members have noise ", "multiplier ", has,
+           ", agreed on: ", privacy.noise_multiplier);
   const double largest = privacy::largest_sum(noise, grid, context.members());
   EK_CHECK(context.exponent == 0 && context.range >= largest, kData, "a masked round of sums up to ", context.range,
            " at scale 2^", context.exponent, ", with noise they are up to ", largest, " at scale 2^0");
@@ -66,8 +66,9 @@ void NodeNoise::require(const privacy::Event& event) const {
   const auto& account = ledger_.account();
   const privacy::Budget budget{.epsilon = plan_.epsilon, .delta = plan_.delta};
   EK_CHECK(plan_.epsilon == 0 || !account.would_exceed(event, 1, budget), kConfig,
-           "the privacy budget of this node as a client is spent: epsilon ", fixed(account.spent(plan_.delta).epsilon, 3),
-           " of ", plan_.epsilon, " at delta ", plan_.delta, ", and one more round would exceed it");
+           "the privacy budget of this node as a client is spent: epsilon ",
+           fixed(account.spent(plan_.delta).epsilon, 3), " of ", plan_.epsilon, " at delta ", plan_.delta,
+           ", and one more round would exceed it");
 }
 
 void NodeNoise::require_budget(const secure::RoundContext& context) const {
@@ -89,22 +90,19 @@ crypto::Secret NodeNoise::charge(const fed::Task& task, const fed::SummedTerms& 
   if (!ledger_.holds(digest)) {
     const auto charged = event(noise.member, grid, std::ssize(terms.roster));
     require(charged);
-    ledger_.add(privacy::Release{.run = plan_.run,
-                                 .round = task.round + 1,
-                                 .noise = charged.noise,
-                                 .clip = noise.clip,
-                                 .digest = digest},
-                plan_.delta);
+    ledger_.add(
+        privacy::Release{
+            .run = plan_.run, .round = task.round + 1, .noise = charged.noise, .clip = noise.clip, .digest = digest},
+        plan_.delta);
   }
   return crypto::hkdf_expand(ledger_.key(), concat("evenkeel dp client noise 1 ", plan_.run));
 }
 
 std::string NodeNoise::summary() const {
   const auto& secure = config_->secure_aggregation;
-  return concat("; private for this node as a whole, also towards the server: noise multiplier ",
-                fixed(plan_.noise, 4), " of all nodes together, ",
-                plan_.epsilon > 0 ? concat("epsilon up to ", plan_.epsilon) : "no budget", " at delta ", plan_.delta,
-                " (", fixed(ledger_.account().spent(plan_.delta).epsilon, 3),
+  return concat("; private for this node as a whole, also towards the server: noise multiplier ", fixed(plan_.noise, 4),
+                " of all nodes together, ", plan_.epsilon > 0 ? concat("epsilon up to ", plan_.epsilon) : "no budget",
+                " at delta ", plan_.delta, " (", fixed(ledger_.account().spent(plan_.delta).epsilon, 3),
                 " spent before), where up to ", secure.colluders, " nodes work together with the server");
 }
 

@@ -32,8 +32,7 @@ class NodeNoise : public fed::ClientNoise {
 
   /// Checks before a round that the budget allows it. \throws kConfig when it does not
   void require_budget(const secure::RoundContext& context) const;
-  crypto::Secret charge(const fed::Task& task, const fed::SummedTerms& terms,
-                        std::span<const int64_t> change) override;
+  crypto::Secret charge(const fed::Task& task, const fed::SummedTerms& terms, std::span<const int64_t> change) override;
   /// Returns the account in words, for the operator.
   std::string summary() const;
 

@@ -86,8 +86,8 @@ TEST_F(NodeNoiseTest, ARepeatedChangeIsChargedOnceAlsoByALaterProcess) {
   EXPECT_EQ(releases(), 3u);
   privacy::Accountant three;
   three.add({.noise = 2}, 3);
-  EXPECT_NEAR(privacy::Ledger::releases(options_.folder / "client-privacy").back().epsilon,
-              three.spent(1e-5).epsilon, 1e-4);
+  EXPECT_NEAR(privacy::Ledger::releases(options_.folder / "client-privacy").back().epsilon, three.spent(1e-5).epsilon,
+              1e-4);
 }
 
 TEST_F(NodeNoiseTest, TheKeyIsOneOfTheRunAndOfTheNode) {
@@ -120,7 +120,8 @@ TEST_F(NodeNoiseTest, RefusesARoundBeyondItsOwnBudgetBeforeAndAfterTraining) {
   charge(account, 0, 7);
   account.require_budget(context());  // a repetition
   charge(account, 0, 7);
-  EXPECT_NE(refusal([&] { charge(account, 0, 8); }).find("budget of this node as a client is spent"), std::string::npos);
+  EXPECT_NE(refusal([&] { charge(account, 0, 8); }).find("budget of this node as a client is spent"),
+            std::string::npos);
   auto later = context();
   later.round = 1;
   EXPECT_NE(refusal([&] { account.require_budget(later); }).find("one more round would exceed it"), std::string::npos);
@@ -141,11 +142,11 @@ TEST_F(NodeNoiseTest, WithoutAnOwnBudgetThatOfTheConfigHolds) {
 TEST_F(NodeNoiseTest, ABudgetRequiresARunWithNoiseOfTheClients) {
   const ClientBudgetOptions budget{.epsilon = 3, .delta = 1e-5};
   EXPECT_NO_THROW(require_client_privacy_as_agreed(budget, config()));
-  EXPECT_NO_THROW(require_client_privacy_as_agreed({}, config({"privacy.unit=off", "privacy.noise_multiplier=0.0",
-                                                               "privacy.delta=0.0", "privacy.clip=0.0",
-                                                               "privacy.epsilon=0.0", "secure_aggregation.colluders=0"})));
-  const auto trusted = config({"secure_aggregation.mode=off", "secure_aggregation.reports=true",
-                               "secure_aggregation.colluders=0"});
+  EXPECT_NO_THROW(require_client_privacy_as_agreed(
+      {}, config({"privacy.unit=off", "privacy.noise_multiplier=0.0", "privacy.delta=0.0", "privacy.clip=0.0",
+                  "privacy.epsilon=0.0", "secure_aggregation.colluders=0"})));
+  const auto trusted =
+      config({"secure_aggregation.mode=off", "secure_aggregation.reports=true", "secure_aggregation.colluders=0"});
   EXPECT_NE(refusal([&] { require_client_privacy_as_agreed(budget, trusted); }).find("--client-epsilon"),
             std::string::npos);
 }
@@ -170,8 +171,8 @@ TEST_F(NodeNoiseTest, RefusesRoundsWithLessNoiseThanWasAgreedOn) {
 }
 
 TEST_F(NodeNoiseTest, RefusesNoiseThatWasNotAgreedOn) {
-  const auto plain = config({"privacy.unit=off", "privacy.noise_multiplier=0.0", "privacy.delta=0.0", "privacy.clip=0.0",
-                             "privacy.epsilon=0.0", "secure_aggregation.colluders=0"});
+  const auto plain = config({"privacy.unit=off", "privacy.noise_multiplier=0.0", "privacy.delta=0.0",
+                             "privacy.clip=0.0", "privacy.epsilon=0.0", "secure_aggregation.colluders=0"});
   EXPECT_NE(refusal([&] { check_noise(context(), *plain); }).find("agreed on: without"), std::string::npos);
   auto without = context();
   without.variance = 0, without.clip = 0;
