@@ -1,4 +1,4 @@
-/// \file  Divides the noise of a private sum among its members. Nobody has to be trusted with the sum before its noise.
+/// \file  Divides the noise of a private sum among its members, so that nobody is trusted with a sum before its noise.
 /// Each member adds discrete Gaussian noise to its clipped change (privacy/noisy_sum.h). The sum of h members has noise
 /// of h times the variance of one. It differs from a discrete Gaussian by less than 1e-270 of its probability, as the
 /// standard deviation of a member is 8 or more.

@@ -24,9 +24,13 @@ train::LocalReport trained(Experiment& e, const methods::ServerState& state, con
     auto& train = values.train;
     train.local_epochs =
         static_cast<double>(steps * train.batch_size * train.accumulation) / static_cast<double>(rows.size());
+    values.secure_aggregation = {};  // a report then has tokens and seconds
+    if (values.privacy.protects_clients()) values.privacy = {};
   });
   auto round = e.server.draw(state);
-  const auto reply = Client(e.fabric.context, rows).answer(e.server.training_task(state, client, round));
+  auto task = e.server.training_task(state, client, round);
+  std::get<Train>(task.ask).summed.reset();
+  const auto reply = Client(e.fabric.context, rows).answer(task);
   config = before;
   return report_of<train::LocalReport>(reply);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/testing.h"
+#include "crypto/testing.h"
 #include "fed/testing.h"
 
 namespace evenkeel::flower {
