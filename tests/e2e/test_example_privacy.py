@@ -81,7 +81,6 @@ def test_methods_that_use_more_than_gradients_are_refused_by_name(tiny_model, me
     ({"privacy__epsilon": -1.0}, ["privacy.epsilon is -1"]),
     ({"privacy__noise_multiplier": 0.001}, ["privacy.noise_multiplier is 0.001"]),
     ({"privacy__noise_multiplier": 1.0, "privacy__delta": 0.0}, ["privacy.delta is 0"]),
-    ({"privacy__noise_multiplier": 1.0, "secure_aggregation__mode": "sums"}, ['secure_aggregation.mode is "sums"', "privacy.unit"]),
     ({"privacy__noise_multiplier": 1.0, "privacy__delta": 1.0}, ["privacy.delta is 1", "below 1"]),
     ({"privacy__noise_multiplier": 1.0, "privacy__clip": 0.0}, ["privacy.clip is 0"]),
     ({"privacy__noise_multiplier": 1.0, "privacy__lot": -1}, ["privacy.lot is -1"]),
