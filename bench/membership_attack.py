@@ -5,9 +5,9 @@ Usage: bench/membership_attack.py --program build/evenkeel --model builtin:tiny-
 
 One client trains on half of random rows, without privacy and with each epsilon ([privacy] unit = "example"). The other half
 comes from the same distribution. The attacker scores every row with the final adapter, and calls rows of small loss members.
-Prints the area under its ROC curve, 0.5 for guessing, with a 95 % interval by bootstrap over rows, and the epsilon that the
-attack shows at least: from a threshold chosen on half of the rows, and the Clopper-Pearson bounds of its rates on the other
-half, at 95 % together.
+Prints the area under its ROC curve, 0.5 for guessing, with a 95 % interval by bootstrap over rows, before training (a
+control) and after it, and the epsilon that the attack shows at least: from a threshold chosen on half of the rows, and the
+Clopper-Pearson bounds of its rates on the other half, at 95 % together.
 """
 import argparse
 import json
@@ -57,16 +57,16 @@ optimizer = {{ lr = {options.lr} }}
 {private}[evaluate]
 budgets = [1.0]
 items = true
-before = false
+before = true
 as_exported = false
 """)
     return file
 
 
-def losses(run, rows):
-    """The losses of members and others, in nats per row, by the final adapter."""
-    last = json.loads((run / "items/round-2.jsonl").read_text().splitlines()[-1])
-    found = -np.array(last["log_likelihood"])
+def losses(run, rows, rounds):
+    """The losses of members and others, in nats per row, after so many rounds."""
+    line = json.loads((run / f"items/round-{rounds}.jsonl").read_text().splitlines()[-1])
+    found = -np.array(line["log_likelihood"])
     assert len(found) == 2 * rows
     return found[:rows], found[rows:]
 
@@ -93,17 +93,23 @@ def least_epsilon(members, others, delta):
     return max(0.0, float(np.log((hit_rate - delta) / alarm_rate))) if hit_rate > delta else 0.0
 
 
+def measured(options, name, run, rounds, epsilon):
+    members, others = losses(run, options.rows, rounds)
+    low, high = interval(members, others, np.random.default_rng(1))
+    return {"setting": name, "epsilon": epsilon, "area": round(float(area(members, others)), 4), "area_low": round(low, 4),
+            "area_high": round(high, 4), "epsilon_shown": round(least_epsilon(members, others, options.delta), 3),
+            "loss_members": round(float(members.mean()), 3), "loss_others": round(float(others.mean()), 3), "rows": len(members)}
+
+
 def attacked(options, name, epsilon):
+    """Yields what is measured before training (a control) and after it."""
     folder = options.out / name
     folder.mkdir()
     subprocess.run([options.program, "--quiet", "train", config_of(folder, options, epsilon), "--out", folder / "run"], check=True, stdout=subprocess.DEVNULL)
-    members, others = losses(folder / "run", options.rows)
-    low, high = interval(members, others, np.random.default_rng(1))
+    if not epsilon:
+        yield measured(options, "untrained", folder / "run", 0, None)
     last = json.loads((folder / "run/rounds.jsonl").read_text().splitlines()[-1])["clients"][0]
-    spent = last["privacy"]["epsilon"] if "privacy" in last else None
-    return {"setting": name, "epsilon": spent, "area": round(float(area(members, others)), 4), "area_low": round(low, 4), "area_high": round(high, 4),
-            "epsilon_shown": round(least_epsilon(members, others, options.delta), 3), "loss_members": round(float(members.mean()), 3),
-            "loss_others": round(float(others.mean()), 3), "rows": len(members)}
+    yield measured(options, name, folder / "run", 2, last["privacy"]["epsilon"] if "privacy" in last else None)
 
 
 def main():
@@ -128,7 +134,8 @@ def main():
     write(options.out / "members.jsonl", rows[:options.rows])
     write(options.out / "all.jsonl", rows)
     for name, epsilon in [("none", None), *((f"epsilon-{value:g}", value) for value in options.epsilon)]:
-        print(json.dumps(attacked(options, name, epsilon)), flush=True)
+        for line in attacked(options, name, epsilon):
+            print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

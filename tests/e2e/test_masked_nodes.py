@@ -15,7 +15,7 @@ import pytest
 
 from test_federation import DEADLINE, Processes, free_port, keygen, node_arguments, wait_for, wait_until
 from test_tls import Authority
-from tiny import CONFIG, evenkeel, lines, one_line, settings, slow, succeed, without_seconds
+from tiny import CONFIG, evenkeel, lines, nightly, one_line, settings, slow, succeed, without_seconds
 
 NODES = 3
 ADAPTER = "adapter/adapter_model.safetensors"
@@ -350,6 +350,7 @@ def test_a_node_that_is_killed_in_a_masked_round_comes_back_with_its_keys(stage,
     expect_same_run(run.out, local)
 
 
+@nightly
 def test_a_node_that_is_gone_in_training_is_recovered_from_the_others(tiny_model, tmp_path):
     with Processes() as processes:
         run = Hidden(processes, tmp_path, tiny_model, nodes=4, clients__deadline=6, clients__quorum=3)
