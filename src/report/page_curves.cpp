@@ -5,6 +5,7 @@
 #include "comparison/curves.h"
 #include "records/phi_correlation.h"
 #include "report/page_parts.h"
+#include "report/privacy_table.h"
 
 namespace evenkeel::report::page {
 namespace {
@@ -93,6 +94,17 @@ void add_experts(OrderedJson& all, const Source& source) {
                }));
 }
 
+void add_privacy(OrderedJson& all, const Source& source) {
+  add_quantity(all, source, "epsilon", [](const fed::RoundRecord& round) -> std::optional<double> {
+    const auto privacy = privacy_of(round);
+    return privacy ? std::optional(privacy->epsilon) : std::nullopt;
+  });
+  add_quantity(all, source, "signal", [](const fed::RoundRecord& round) {
+    const auto privacy = privacy_of(round);
+    return privacy ? privacy->signal : std::nullopt;
+  });
+}
+
 }  // namespace
 
 OrderedJson progress_json(const Source& source, const comparison::ScoreLookup& scores,
@@ -123,6 +135,7 @@ OrderedJson training_json(const Source& source) {
     });
   add_experts(all, source);
   add_phi(all, source);
+  add_privacy(all, source);
   return all;
 }
 

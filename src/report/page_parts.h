@@ -46,7 +46,8 @@ struct Source {
 OrderedJson views_json(const Source& source, const comparison::ScoreLookup& scores);
 /// Returns one entry per measure: curves over rounds, for the mean over budgets and for each budget.
 OrderedJson progress_json(const Source& source, const comparison::ScoreLookup& scores, std::span<const double> budgets);
-/// Returns one entry per quantity of rounds: training loss, experts per token, metrics of methods, use of experts.
+/// Returns one entry per quantity of rounds: training loss, experts per token, metrics of methods, use of
+/// experts, privacy.
 OrderedJson training_json(const Source& source);
 /// Returns what the runs of an arm had spent by round, as one list per quantity.
 OrderedJson spent_json(std::span<const records::RunRecords* const> runs);

@@ -1,7 +1,6 @@
 #include "report/privacy_table.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "base/plain/number_text.h"
@@ -9,26 +8,24 @@
 namespace evenkeel::report {
 namespace {
 
-/// What a round says of privacy: of its clients, or the worst of those that are private for single rows.
-struct Line {
-  std::string protects;
-  double epsilon = 0, delta = 0, noise = std::numeric_limits<double>::infinity();
-  double clip = 0;
-  std::optional<double> signal{};
-  bool simulated = false;
-  std::string ended{};
-  std::optional<double> by_loss{};  // epsilon of the loss distribution
-};
+void add(Table& table, const records::RunRecords& run, int64_t round, const RoundPrivacy& line) {
+  const auto amount = [&](std::string text) { return line.simulated ? concat('(', text, ')') : text; };
+  table.add({run.label, std::to_string(round), line.protects, amount(fixed(line.epsilon, 4)),
+             line.by_loss ? amount(fixed(*line.by_loss, 4)) : "-", concat(line.delta), fixed(line.noise, 4),
+             concat(line.clip), line.signal ? fixed(*line.signal, 3) : "-", line.ended.empty() ? "-" : line.ended});
+}
 
-std::optional<Line> line_of(const fed::RoundRecord& round) {
+}  // namespace
+
+std::optional<RoundPrivacy> privacy_of(const fed::RoundRecord& round) {
   if (const auto& own = round.privacy)
-    return Line{"clients",       own->epsilon, own->delta,     own->noise,
+    return RoundPrivacy{"clients",       own->epsilon, own->delta,     own->noise,
                 own->clip,       own->signal,  own->simulated, own->ended_by.value_or(""),
                 own->epsilon_pld};
-  std::optional<Line> line;
+  std::optional<RoundPrivacy> line;
   for (const auto& client : round.clients) {
     if (!client.privacy) continue;
-    if (!line) line.emplace(Line{.protects = "rows"});
+    if (!line) line.emplace(RoundPrivacy{.protects = "rows"});
     line->epsilon = std::max(line->epsilon, client.privacy->epsilon);
     line->delta = std::max(line->delta, client.privacy->delta);
     line->noise = std::min(line->noise, client.privacy->noise);
@@ -38,15 +35,6 @@ std::optional<Line> line_of(const fed::RoundRecord& round) {
   }
   return line;
 }
-
-void add(Table& table, const records::RunRecords& run, int64_t round, const Line& line) {
-  const auto amount = [&](std::string text) { return line.simulated ? concat('(', text, ')') : text; };
-  table.add({run.label, std::to_string(round), line.protects, amount(fixed(line.epsilon, 4)),
-             line.by_loss ? amount(fixed(*line.by_loss, 4)) : "-", concat(line.delta), fixed(line.noise, 4),
-             concat(line.clip), line.signal ? fixed(*line.signal, 3) : "-", line.ended.empty() ? "-" : line.ended});
-}
-
-}  // namespace
 
 Table privacy_table(std::span<const records::RunRecords> runs, bool all_rounds) {
   Table table{
@@ -58,7 +46,7 @@ Table privacy_table(std::span<const records::RunRecords> runs, bool all_rounds) 
       .keys = 3};
   for (const auto& run : runs)
     for (auto round = run.rounds.begin(); round != run.rounds.end(); ++round) {
-      const auto line = line_of(*round);
+      const auto line = privacy_of(*round);
       if (line && (all_rounds || std::next(round) == run.rounds.end())) add(table, run, round->round, *line);
     }
   return table;

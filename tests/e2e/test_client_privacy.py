@@ -3,6 +3,7 @@ kills and resumes, ranks, and what is refused before a run begins.
 """
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -92,6 +93,15 @@ def test_records_have_the_account_and_nothing_of_rows(secret):
     for file in (out / "checkpoint").rglob("*.json"):
         held = json.loads(file.read_text())
         assert not any(held.get(key) for key in ("tokens", "targets", "loss_sum", "first_loss", "counts", "metrics", "seconds")), file
+
+
+def test_the_page_shows_what_was_spent_and_the_signal_beside_the_noise(secret):
+    out, _ = secret
+    data = json.loads(re.search(r'id="data">(.*?)</script>', (out / "report.html").read_text(), re.S)[1])
+    shown = {one["name"]: one["curves"][0]["mean"] for one in data["training"]}
+    for name in ("epsilon", "signal"):
+        assert shown[name] == pytest.approx([line["privacy"][name] for line in lines(out / "rounds.jsonl")], rel=1e-5)
+    assert "loss" not in shown
 
 
 def test_the_key_is_secret_and_in_no_other_file(secret):
