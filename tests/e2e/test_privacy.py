@@ -1,11 +1,53 @@
-"""Tests `evenkeel privacy`: each of noise, budget and number of releases from the two others."""
+"""Tests `evenkeel privacy`: each of noise, budget and number of releases from the two others. Also that docs/privacy.md says
+which method goes with which guarantee.
+"""
 
 import json
+import re
 
 import pytest
 
 from hostile import refused
-from tiny import succeed
+from tiny import CONFIG, ROOT, evenkeel, settings, succeed
+
+GUARANTEES = [{"secure_aggregation__mode": "sums"},
+              {"privacy__unit": "example", "privacy__noise_multiplier": 1, "privacy__delta": 1e-3, "privacy__clip": 0.1},
+              {"privacy__unit": "client", "privacy__noise_multiplier": 1, "privacy__delta": 1e-3, "privacy__clip": 0.5,
+               "clients__participation": 1.0}]
+CONDITIONS = {"with `pg = false` and `phi_update = \"off\"`": {"method__ub-smoe__pg": "false", "method__ub-smoe__phi_update": "off"}}
+METHODS = [line.split()[0] for line in succeed("list", "methods").stdout.splitlines()]
+
+
+def cells_of_methods():
+    """Returns method -> what docs/privacy.md says of it beside each guarantee."""
+    table = (ROOT / "docs/privacy.md").read_text().partition("## Which methods")[2].partition("\n\nA method")[0]
+    cells = {}
+    for row in table.strip().splitlines()[2:]:
+        names, *said = (cell.strip() for cell in row.strip("|").split("|"))
+        for name in re.findall(r"`([a-z0-9-]+)`", names):
+            cells[name] = said
+    return cells
+
+
+def test_every_method_is_on_the_page():
+    assert set(cells_of_methods()) == set(METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("place", range(len(GUARANTEES)), ids=["hidden uploads", "private rows", "private clients"])
+def test_the_page_says_which_method_goes_with_which_guarantee(method, place):
+    said = cells_of_methods()[method][place]
+
+    def run(**more):
+        return evenkeel("train", CONFIG, "--print-config", *settings(method__name=method, **GUARANTEES[place], **more))
+    if said.startswith("no"):
+        done = run()
+        assert done.returncode == 1 and method in done.stderr, done.stderr
+    elif said in CONDITIONS:
+        assert run().returncode == 1 and run(**CONDITIONS[said]).returncode == 0
+    else:
+        assert said == "yes" or said.startswith("unless")
+        assert run().returncode == 0, run().stderr
 
 
 def planned(*flags):
