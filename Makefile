@@ -40,7 +40,7 @@ demo: build
 
 # Tests wait for peers and deadlines half of their time: one more runs than there are processors.
 test: build-all
-	@OMP_NUM_THREADS=1 ctest --test-dir build -j $$(($(JOBS) + 1)) --progress --output-on-failure --no-tests=error
+	@OMP_NUM_THREADS=1 ctest --test-dir build -j $$(($(JOBS) + 2)) --progress --output-on-failure --no-tests=error
 
 # Those that a change of the cluster or of the federation's wire should be tried on, and that make test leaves out for time.
 test-slow: build-all
