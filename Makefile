@@ -38,7 +38,7 @@ demo: build
 	@rm -rf runs/demo-fedit runs/demo-ub-smoe
 	@build/evenkeel demo --full --out runs
 
-# Tests wait for peers and deadlines half of their time: one more runs than there are processors.
+# Tests wait for peers and deadlines half of their time: two more run than there are processors.
 test: build-all
 	@OMP_NUM_THREADS=1 ctest --test-dir build -j $$(($(JOBS) + 2)) --progress --output-on-failure --no-tests=error
 
