@@ -242,6 +242,7 @@ BAD = {
         "--lot": [("10", ["--rows", "--lot"])],
         "--clients": [("10", ["--clients", "--values"])],
         "--values": [("10", ["--clients", "--values"])],
+        "--run": [(NOWHERE, ["--run audits an account"])],
         "--json": [("yes", ["yes"])],
     },
     "man": {},

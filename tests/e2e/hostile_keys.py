@@ -151,6 +151,7 @@ BAD = {
     "secure_aggregation.range": NOT_NEGATIVE + [("0.5", ["is 0.5", "with secure_aggregation.mode sums or masks only"])],
     "secure_aggregation.threshold": [("2", ["is 2", "3 or more"]), ("3", ["is 3", "with secure_aggregation.mode sums or masks only"])],
     "secure_aggregation.colluders": [("-1", ["is -1", "0 or more"]), ("1", ["is 1", "privacy.unit client"])],
+    "secure_aggregation.reports": [("false", ["is false", "with secure_aggregation.mode sums or masks only"])],
     "secure_aggregation.weights": word("examples", "uniform") + [('"uniform"', ["with secure_aggregation.mode sums or masks only"])],
     "evaluate.tasks": [('["arc_x"]', ["arc_x", "arc_c"])],
     "evaluate.budgets": [("[]", ["empty"]), ("[0.0]", ["is 0", "at most 1"]), ("[1.5]", ["is 1.5", "at most 1"]),

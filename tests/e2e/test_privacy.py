@@ -78,6 +78,7 @@ def test_the_text_says_how_large_the_signal_can_be():
 
 @pytest.mark.parametrize("flags, says", [
     (["--delta", 1e-5], ["0 of --epsilon, --noise and --releases"]),
+    (["--run", "/nowhere/at/all"], ["--run is /nowhere/at/all", "which has no account"]),
     (["--noise", 1, "--releases", 3], ["--delta"]),
     (["--delta", 1e-5, "--noise", 1, "--releases", 3, "--rows", 100, "--lot", 101], ["--lot is 101", "1 to the number of rows, 100"]),
     (["--delta", 1e-5, "--noise", 1, "--releases", 3, "--rows", 100, "--lot", 0], ["--lot is 0"]),
