@@ -20,8 +20,8 @@ void add(Table& table, const records::RunRecords& run, int64_t round, const Roun
 std::optional<RoundPrivacy> privacy_of(const fed::RoundRecord& round) {
   if (const auto& own = round.privacy)
     return RoundPrivacy{"clients",       own->epsilon, own->delta,     own->noise,
-                own->clip,       own->signal,  own->simulated, own->ended_by.value_or(""),
-                own->epsilon_pld};
+                        own->clip,       own->signal,  own->simulated, own->ended_by.value_or(""),
+                        own->epsilon_pld};
   std::optional<RoundPrivacy> line;
   for (const auto& client : round.clients) {
     if (!client.privacy) continue;

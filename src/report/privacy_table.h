@@ -16,9 +16,9 @@ struct RoundPrivacy {
   std::string protects;  ///< "clients" or "rows"
   double epsilon = 0, delta = 0, noise = std::numeric_limits<double>::infinity();
   double clip = 0;
-  std::optional<double> signal{};  ///< norm of the sum divided by that of its noise
-  bool simulated = false;          ///< true: it protects nobody
-  std::string ended{};             ///< what ended the run; empty: nothing of privacy
+  std::optional<double> signal{};   ///< norm of the sum divided by that of its noise
+  bool simulated = false;           ///< true: it protects nobody
+  std::string ended{};              ///< what ended the run; empty: nothing of privacy
   std::optional<double> by_loss{};  ///< epsilon of the loss distribution
 };
 /// Returns what a round says of privacy; nothing if it was not private.

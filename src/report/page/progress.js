@@ -101,5 +101,6 @@ function trainingSection() {
     byRoundChart(row, kMetrics[metric] || metric.replaceAll('_', ' '), {title: metric}, name);
   }
   byRoundChart(row, 'Privacy budget spent', {title: 'epsilon of all rounds so far'}, 'epsilon');
-  byRoundChart(row, 'Signal beside the noise of privacy', {title: 'times the noise; below 0.1 it is mostly noise'}, 'signal');
+  byRoundChart(
+      row, 'Signal beside the noise of privacy', {title: 'times the noise; below 0.1 it is mostly noise'}, 'signal');
 }
