@@ -13,6 +13,7 @@
 #include "privacy/accountant.h"
 #include "privacy/limits.h"
 #include "privacy/loss_distribution.h"
+#include "privacy/signal.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -116,7 +117,7 @@ std::string four_digits(double value) {
 /// Says what the largest possible signal is beside the noise.
 std::string signal_text(double bound) {
   const auto ratio = concat("signal        at most ", four_digits(bound), " times the noise of the sum");
-  return bound < 0.1 ? concat(ratio, ": expect no learning\n") : concat(ratio, '\n');
+  return bound < privacy::kMostlyNoise ? concat(ratio, ": expect no learning\n") : concat(ratio, '\n');
 }
 
 std::string text_of(const Plan& plan, double delta) {

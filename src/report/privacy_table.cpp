@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/plain/number_text.h"
+#include "privacy/signal.h"
 
 namespace evenkeel::report {
 namespace {
@@ -39,9 +40,9 @@ std::optional<RoundPrivacy> privacy_of(const fed::RoundRecord& round) {
 Table privacy_table(std::span<const records::RunRecords> runs, bool all_rounds) {
   Table table{
       .title =
-          "privacy; epsilon: spent so far, in brackets where it is simulated and protects nobody; by loss: "
-          "of the loss distribution, for comparison, no budget is checked with it; signal: "
-          "norm of the sum over that of its noise, below 0.1 it is mostly noise",
+          concat("privacy; epsilon: spent so far, in brackets where it is simulated and protects nobody; by loss: ",
+                 "of the loss distribution, for comparison, no budget is checked with it; signal: ",
+                 "norm of the sum over that of its noise, below ", privacy::kMostlyNoise, " it is mostly noise"),
       .head = {"run", "round", "protects", "epsilon", "by loss", "delta", "noise", "clip", "signal", "ended by"},
       .keys = 3};
   for (const auto& run : runs)

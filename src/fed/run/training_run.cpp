@@ -23,6 +23,7 @@
 #include "fed/run/state_evaluation.h"
 #include "fed/store/changeable_keys.h"
 #include "fed/store/manifest.h"
+#include "privacy/signal.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -187,19 +188,12 @@ void write_round_event(const RoundRecord& record, int64_t rounds) {
                           {"tokens_per_second", record.seconds.tokens_per_second}});
 }
 
-constexpr double kMostlyNoise = 0.1;  // times the noise: a signal that is hard to see
-
-std::string noise_text(double signal) {
-  return concat(fixed(signal, 3), " times their noise",
-                signal < kMostlyNoise ? ": mostly noise, expect little learning" : "");
-}
-
 /// Says what the noise of a round cost, and how much of its sum was signal.
 std::string client_privacy_line(int64_t round, const ClientPrivacyRecord& privacy) {
   return concat("[train] round ", round, ": private for clients",
                 privacy.simulated ? " (simulated, protects nobody)" : "", ": epsilon ", fixed(privacy.epsilon, 3),
                 privacy.budget ? concat(" of ", *privacy.budget) : std::string(), " at delta ", privacy.delta,
-                ", changes ", noise_text(privacy.signal));
+                ", changes ", privacy::beside_noise(privacy.signal));
 }
 
 /// Says what the private training of a round cost, and how much of it was signal; empty if none was private.
@@ -215,11 +209,12 @@ std::string privacy_line(const RoundRecord& record) {
     epsilon = std::max(epsilon, client.privacy->epsilon), delta = std::max(delta, client.privacy->delta);
     if (const auto own = client.privacy->signal) signal = std::min(*own, signal.value_or(*own));
   }
-  return clients == 0 ? std::string()
-                      : concat("[train] round ", record.round, ": private for single rows in ", clients, " clients",
-                               simulated ? " (simulated, protects nobody)" : "", ": epsilon up to ", fixed(epsilon, 3),
-                               " at delta ", delta,
-                               signal ? concat(", gradients at least ", noise_text(*signal)) : std::string());
+  return clients == 0
+             ? std::string()
+             : concat("[train] round ", record.round, ": private for single rows in ", clients, " clients",
+                      simulated ? " (simulated, protects nobody)" : "", ": epsilon up to ", fixed(epsilon, 3),
+                      " at delta ", delta,
+                      signal ? concat(", gradients at least ", privacy::beside_noise(*signal)) : std::string());
 }
 
 void log_round(const RoundRecord& record, int64_t rounds) {
@@ -233,7 +228,7 @@ void log_round(const RoundRecord& record, int64_t rounds) {
   if (const auto line = privacy_line(record); !line.empty()) log::info(line);
   if (!record.privacy) return;
   log::info(client_privacy_line(record.round, *record.privacy));
-  if (const double bound = record.privacy->signal_bound; record.round == 1 && bound < kMostlyNoise)
+  if (const double bound = record.privacy->signal_bound; record.round == 1 && bound < privacy::kMostlyNoise)
     log::warning("[train] the noise is ", compact(1 / bound), " times the largest possible change: expect no learning");
 }
 

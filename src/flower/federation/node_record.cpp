@@ -8,6 +8,7 @@
 #include "flower/federation/kept_payloads.h"
 #include "flower/federation/task_work.h"
 #include "flower/format/flwr_message.h"
+#include "privacy/signal.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -17,10 +18,9 @@ using fed::AuditWork;
 
 std::string mebibytes(int64_t bytes) { return concat(fixed(static_cast<double>(bytes) / (1 << 20), 2), " MiB"); }
 
-std::string signal_text(const train::PrivateReport& privacy) {
-  if (!privacy.signal) return {};
-  return concat(", gradients ", fixed(*privacy.signal, 3), " times their noise",
-                *privacy.signal < 0.1 ? " (mostly noise: expect little learning)" : "");
+std::string signal_text(const train::PrivateReport& report) {
+  if (!report.signal) return {};
+  return concat(", gradients ", privacy::beside_noise(*report.signal));
 }
 
 /// Says that an upload was masked; empty if it was not.
