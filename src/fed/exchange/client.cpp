@@ -28,14 +28,14 @@ TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score
 }
 
 /// Returns what a report has that is no measure of the client's rows: its steps where the client itself is protected.
-/// \param simulates_time  true: also the tokens, from which the time of a simulated machine is computed
-train::LocalReport open_part(const train::LocalReport& report, bool simulates_time, bool protects_client) {
+/// Of a client of a simulated machine also its tokens, from which the machine's time is computed.
+train::LocalReport open_part(const train::LocalReport& report, const RunConfig& config, int64_t client) {
   train::LocalReport open;
   open.steps = report.steps;
   open.privacy = report.privacy;
   if (open.privacy) open.privacy->signal.reset();
-  if (protects_client) return open;
-  if (simulates_time) open.tokens = report.tokens;
+  if (config->privacy.protects_clients()) return open;
+  if (!config.plan(client).machine.empty()) open.tokens = report.tokens;
   open.seconds = report.seconds;
   open.step_seconds = report.step_seconds;
   open.move_seconds = report.move_seconds;
@@ -97,8 +97,7 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
     return {.client = task.client.id,
             .upload = lora::DeferredPayload(summed(task, *ask.summed, sent, result), lora::TransportDtype::kAsTheyAre,
                                             context_.sites),
-            .report = open_part(result, !context_.config.plan(task.client.id).machine.empty(),
-                                context_.config->privacy.protects_clients()),
+            .report = open_part(result, context_.config, task.client.id),
             .memory = memory_};
   return {
       .client = task.client.id,

@@ -19,9 +19,7 @@ at::Tensor change_of(const SummedLayout& layout, const methods::ClientUpdate& up
   auto change = at::empty({layout.values()}, at::kFloat);
   int64_t at = 0;
   for (const auto& part : layout.factors) {
-    const auto own = change.narrow(0, at, part.size).view(part.shape);
-    own.copy_(upload.sent(part.site, part.factor));
-    own.sub_((received.at(part.site).*part.factor).to(at::kFloat));
+    change.narrow(0, at, part.size).view(part.shape).copy_(change_of(part, upload, received));
     at += part.size;
   }
   return change;

@@ -26,7 +26,7 @@ class ClientNoise {
 /// Returns the weight of a client's change, in [0, 1]. It does not depend on who else takes part.
 double private_weight(const PrivacySection& privacy, const methods::ClientProfile& client);
 
-/// Returns what a client changed: its upload minus the broadcast as received, [values] float32.
+/// Returns what a client changed, in all factors of the layout, [values] float32.
 at::Tensor change_of(const SummedLayout& layout, const methods::ClientUpdate& upload,
                      const lora::AdapterState& received);
 

@@ -90,14 +90,15 @@ void put_report(CountWriter& out, const SummedLayout& layout, const train::Local
   }
 }
 
-at::Tensor change_of(const SummedLayout::Factor& part, const TrainedPart& trained) {
-  const auto received = trained.received.find(part.site);
-  EK_CHECK(received != trained.received.end() && (received->second.*part.factor).defined(), kInternal,
-           "a summed upload changes ", part.site, ", which was not received");
-  return trained.upload.sent(part.site, part.factor).to(at::kFloat) - received->second.*part.factor;
-}
-
 }  // namespace
+
+at::Tensor change_of(const SummedLayout::Factor& part, const methods::ClientUpdate& upload,
+                     const lora::AdapterState& received) {
+  const auto before = received.find(part.site);
+  EK_CHECK(before != received.end() && (before->second.*part.factor).defined(), kInternal, "a summed upload changes ",
+           part.site, ", which was not received");
+  return upload.sent(part.site, part.factor).to(at::kFloat) - before->second.*part.factor;
+}
 
 int64_t SummedLayout::values() const {
   return std::accumulate(factors.begin(), factors.end(), int64_t{0},
@@ -139,8 +140,9 @@ secure::RingVector summand_of(const SummedRun& run, const TrainedPart& trained, 
   for (const auto& part : layout.factors) {
     const auto weights_E =
         part.layer.empty() ? at::Tensor() : run.method.expert_weights(part.layer, trained.upload, terms.weight);
-    const lora::Term term{
-        .values = change_of(part, trained), .weight = weights_E.defined() ? 1 : terms.weight, .weights_E = weights_E};
+    const lora::Term term{.values = change_of(part, trained.upload, trained.received),
+                          .weight = weights_E.defined() ? 1 : terms.weight,
+                          .weights_E = weights_E};
     const auto stochastic = format.bits == 16 ? std::optional(secure::StochasticRounding{rounding, at}) : std::nullopt;
     beyond += secure::encode(term, format, stochastic, result.values.narrow(0, at, part.size));
     at += part.size;

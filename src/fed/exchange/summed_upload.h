@@ -62,6 +62,11 @@ struct SummedRun {
 /// Makes the layout of the round. \param upload  an upload of the method; values and storage of factors do not matter
 SummedLayout summed_layout(const SummedRun& run, const methods::ClientUpdate& upload);
 
+/// Returns what a client changed in a factor: its upload minus the broadcast as received, in float32 and the factor's
+/// shape. \throws kInternal when the factor was not received
+at::Tensor change_of(const SummedLayout::Factor& part, const methods::ClientUpdate& upload,
+                     const lora::AdapterState& received);
+
 /// What a client trained in a round.
 struct TrainedPart {
   const methods::ClientUpdate& upload;  ///< with the method's own upload

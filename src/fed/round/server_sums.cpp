@@ -174,9 +174,11 @@ secure::RoundContext Server::masked_terms(const methods::ServerState& state, con
                                .threshold = config->secure_aggregation.threshold_of(std::ssize(terms.roster)),
                                .values = layout.values(),
                                .counts = layout.counts()};
-  if (terms.noise)
-    context.clip = terms.noise->clip, context.variance = terms.noise->member.variance,
+  if (terms.noise) {
+    context.clip = terms.noise->clip;
+    context.variance = terms.noise->member.variance;
     context.indicator_variance = terms.noise->member.indicator;
+  }
   for (size_t place = 0; place < terms.roster.size(); ++place)
     context.roster.push_back({.client = terms.roster[place], .weight = roster.weights[place]});
   return context;
