@@ -18,13 +18,15 @@ def write(file, count, start=0):
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def config_of(folder, model, tests, more="", evaluate=""):
-    """Writes the rows of two clients, with these numbers of test rows, and the config."""
+def config_of(folder, model, tests, more="", evaluate="", files=""):
+    """Writes the rows of two clients, with these numbers of test rows (None: no file of them), and the config."""
     clients = ""
     for i, count in enumerate(tests):
         write(folder / f"site-{i}.jsonl", 8 + i, 100 * i)
-        write(folder / f"site-{i}-test.jsonl", count, 100 * i + 50)
-        clients += f'[[clients.client]]\nname = "site-{i}"\ndata = "rows"\ntest = "rows"\nbudget = {[0.5, 1.0][i]}\n'
+        clients += f'[[clients.client]]\nname = "site-{i}"\ndata = "rows"\nbudget = {[0.5, 1.0][i]}\n'
+        if count is not None:
+            write(folder / f"site-{i}-test.jsonl", count, 100 * i + 50)
+            clients += 'test = "rows"\n'
     (folder / "run.toml").write_text(f"""name = "served"
 threads = 1
 [model]
@@ -32,7 +34,7 @@ path = "{model}"
 compute_dtype = "float32"
 [data]
 task = "files"
-files = {{ score = "choice", options = {json.dumps(WARDS)} }}
+files = {{ score = "choice", options = {json.dumps(WARDS)}{files} }}
 [method]
 name = "fedit"
 [train]
