@@ -1,0 +1,79 @@
+"""Computes the tables of docs/studies and docs/results.md with scipy, from the scores of single runs in docs/studies/values.
+
+Such a table has a comment before it, which names the scores, what is compared, and the arm that the others are compared with:
+
+    <!-- values/0001-large-drawn.csv measure=accuracy task=animals budget=0.125 reference=none -->
+
+Its first column is the arm, `ARM, a` if the arm is scored in rank evaluation mode a. Others are known by their heads: `mean`; `minus
+ARM`, the mean of differences paired by seed and half of its 95 % t interval; `p`, Holm's correction over the rows of the table.
+"""
+
+import csv
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+scipy_stats = pytest.importorskip("scipy.stats")
+multipletests = pytest.importorskip("statsmodels.stats.multitest").multipletests
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+TABLE = re.compile(r"<!-- (values/\S+) (.*?) -->\n\n?((?:\|.*\n)+)")
+PAGES = [DOCS / "results.md", *sorted((DOCS / "studies").glob("*.md"))]
+TABLES = [pytest.param(*found, id=f"{page.name}-{number}") for page in PAGES
+          for number, found in enumerate(TABLE.findall(page.read_text()))]
+
+
+def cells(line):
+    return [cell.strip().strip("`*") for cell in line.strip().strip("|").split("|")]
+
+
+def of_seeds(lines, wanted, label):
+    """Returns an arm's value by seed: one task's, or the mean over tasks."""
+    arm, _, mode = label.partition(", ")
+    kept = {}
+    for line in lines:
+        if (line["arm"], line["rank_eval_mode"]) == (arm.strip("`"), mode) and float(line["budget"]) == float(wanted["budget"]) \
+                and wanted["task"] in (line["task"], "mean"):
+            kept.setdefault(int(line["seed"]), []).append(float(line[wanted["measure"]]))
+    scale = 100 if wanted["measure"].startswith("accuracy") else 1
+    return {seed: scale * np.mean(values) for seed, values in kept.items()}
+
+
+def paired(values, reference):
+    assert values.keys() == reference.keys(), "each pair has two runs"
+    return np.array([values[seed] - reference[seed] for seed in sorted(values)])
+
+
+def printed(number, text):
+    """Returns a number with as many digits as a cell has, without the sign of a negative zero."""
+    digits = len(text.partition(".")[2])
+    return f"{round(number, digits) + 0.0:.{digits}f}"
+
+
+def is_p(text, p):
+    return p < 0.001 if text == "< 0.001" else float(text) == pytest.approx(p, abs=0.00051)
+
+
+@pytest.mark.parametrize("file, settings, table", TABLES)
+def test_a_table_is_what_scipy_gives(file, settings, table):
+    wanted = dict(setting.split("=") for setting in settings.split())
+    lines = list(csv.DictReader((DOCS / "studies" / file).read_text().splitlines()))
+    heads, _, *rows = [cells(line) for line in table.splitlines()]
+    reference = of_seeds(lines, wanted, wanted["reference"])
+    others = [row for row in rows if row[0] != wanted["reference"]]
+    differences = [paired(of_seeds(lines, wanted, row[0]), reference) for row in others]
+    corrected = multipletests([scipy_stats.ttest_1samp(d, 0).pvalue for d in differences], method="holm")[1]
+    for row in rows:
+        text = row[heads.index("mean")]
+        assert text == printed(np.mean(list(of_seeds(lines, wanted, row[0]).values())), text), row
+    for row, difference, p in zip(others, differences, corrected, strict=True):
+        low, high = scipy_stats.ttest_1samp(difference, 0).confidence_interval(0.95)
+        centre, half = row[next(i for i, head in enumerate(heads) if head.startswith("minus"))].split(" +- ")
+        assert centre == printed(difference.mean(), centre) and half == printed((high - low) / 2, half), row
+        assert "p" not in heads or is_p(row[heads.index("p")], p), row
+
+
+def test_there_are_tables():
+    assert len(TABLES) >= 4
