@@ -51,6 +51,8 @@ def base_result(call: Call, answer: Any, arguments: Mapping[str, Any]) -> Any:
         return ServerState(call, answer).memory
     if call.hook == "pseudo_gradients":
         return _payload(call, answer).adapters
+    if "step" in arguments:
+        arguments["step"].setup._groups.pop("notes", None)  # read again: the base method may have changed them
     if call.hook in ("extra_loss", "penalty"):
         loss = Loss(0.0)
         loss.terms.append(answer)
@@ -113,9 +115,9 @@ def result_of(call: Call, result: Any, packer: Packer) -> Dict[str, Any]:
     if hook == "check_upload":
         return {"result": None}
     step = given["step"]
-    message = {"view": encoded(step.view, packer), "metrics": step._metrics}
+    message = {"view": encoded(step.view, packer), "metrics": step._metrics, **step._notes(packer)}
     if hook in ("extra_loss", "penalty"):
         return {"result": {**message, "loss": _loss(call, result, packer)}}
     if result is not None:
         raise _wrong(result, "None: gradients and parameters are edited in place")
-    return {"result": {**message, "step": encoded(step, packer)}}
+    return {"result": {**message, "step": {"groups": step._loaded(packer)}}}

@@ -350,10 +350,12 @@ class Step(_Object):
         self._metrics.append([name, float(value), float(weight)])
 
     def _encoded(self, packer: Any) -> Dict[str, Any]:
-        encoded = {"groups": self._loaded(packer)}
-        if "notes" in self.setup._groups:
-            encoded["notes"] = places(self.setup._groups["notes"], packer)
-        return encoded
+        return {"groups": self._loaded(packer), **self._notes(packer)}
+
+    def _notes(self, packer: Any) -> Dict[str, Any]:
+        """The notes of the round, if they were read or set."""
+        notes = self.setup._groups.get("notes")
+        return {} if notes is None else {"notes": places(notes, packer)}
 
 
 class Loss:

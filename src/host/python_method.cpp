@@ -32,6 +32,12 @@ void take_metrics(const JsonView& result, methods::Metrics& metrics) {
     metrics.add(entry.at(size_t{0}).string(), entry.at(1).number(), entry.at(2).number());
 }
 
+/// Takes the notes that a hook has read or set.
+void take_notes(Call& hook, const JsonView& value, const StepView& step) {
+  if (const auto notes = value.find("notes"))
+    for (auto& [name, tensor] : hook.results().tensors(*notes)) step.setup.notes[name] = tensor;
+}
+
 }  // namespace
 
 PythonMethod::PythonMethod(std::shared_ptr<const methods::MethodDescription> description, std::shared_ptr<Host> host,
@@ -149,12 +155,14 @@ LocalSetup PythonMethod::prepared_by_host(const lora::Payload& download, const C
 at::Tensor PythonMethod::loss(const char* hook_name, const StepView& step,
                               at::Tensor (FederatedMethod::*of_base_method)(const StepView&) const) const {
   Call hook = call(hook_name, step.view.sites, client_text(step.view.client));
-  const auto of_base = [&](const JsonView&) -> OrderedJson {
+  const auto of_base = [&](const JsonView& given) -> OrderedJson {
+    take_notes(hook, given.at("step"), step);
     return hook.objects().add((base().*of_base_method)(step));
   };
   const auto result = hook.run({{"step", to_host(hook.objects(), step, steps_done(step.setup))}}, of_base);
   hook.results().take_memory(result.at("view"), step.view);
   take_metrics(result, step.metrics);
+  take_notes(hook, result, step);
   return hook.results().loss(result.at("loss"), step);
 }
 
@@ -173,6 +181,7 @@ void PythonMethod::edit(const char* hook_name, const StepView& step,
   Call hook = call(hook_name, step.view.sites, client_text(step.view.client));
   const auto of_base = [&](const JsonView& given) -> OrderedJson {
     hook.results().write_back(given.at("step"), step);
+    take_notes(hook, given.at("step"), step);
     (base().*of_base_method)(step);
     hook.results().refresh(given.at("step"), step);
     return nullptr;
@@ -181,8 +190,7 @@ void PythonMethod::edit(const char* hook_name, const StepView& step,
   hook.results().write_back(result.at("step"), step);
   hook.results().take_memory(result.at("view"), step.view);
   take_metrics(result, step.metrics);
-  if (const auto notes = result.at("step").find("notes"))
-    for (auto& [name, tensor] : hook.results().tensors(*notes)) step.setup.notes[name] = tensor;
+  take_notes(hook, result, step);
 }
 
 void PythonMethod::edit_gradients(const StepView& step) const {

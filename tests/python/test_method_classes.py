@@ -147,6 +147,50 @@ def test_edits_in_place_reach_the_optimiser_and_memory_lasts(config, tmp_path):
     assert [record["diagnostics"]["steps"] for record in run.rounds_list()] == [[float(sum(steps[:n + 1]))] for n in range(2)]
 
 
+class Notes(ek.Method):
+    """Counts in the notes how often each hook of a step ran in a round, and sends it."""
+
+    hooks = ("extra_loss", "penalty", "edit_gradients", "edit_parameters")
+
+    def count(self, step, name):
+        step.setup.notes[name] = step.setup.notes.get(name, np.zeros((), "i8")) + 1
+
+    def extra_loss(self, step):
+        self.count(step, "extra_loss")
+        return super().extra_loss(step)
+
+    def penalty(self, step):
+        self.count(step, "penalty")
+
+    def edit_gradients(self, step):
+        self.count(step, "edit_gradients")
+        super().edit_gradients(step)
+
+    def edit_parameters(self, step):
+        self.count(step, "edit_parameters")
+
+    def upload(self, download, setup, counts, view):
+        payload = super().upload(download, setup, counts, view)
+        payload.extras = {name: np.array(setup.notes.get(name, 0), "f4") for name in self.hooks}
+        return payload
+
+    def aggregate(self, server, state, round, uploads):
+        new = super().aggregate(server, state, round, uploads)
+        new.memory = {name: uploads.mean_extra(name, [1.0] * len(uploads)) for name in self.hooks}
+        return new
+
+    def diagnostics(self, state):
+        return state.memory
+
+
+def test_notes_of_every_hook_last_for_a_round(config, tmp_path):
+    run = ek.train(config, method=Notes, out=tmp_path / "run")
+    for record in run.rounds_list():
+        steps, counted = sum(client["steps"] for client in record["clients"]), record["diagnostics"]
+        assert counted["penalty"] == counted["edit_gradients"] == counted["edit_parameters"] == steps
+        assert counted["extra_loss"] > steps, "once per micro-batch"
+
+
 class Penalised(ek.Method):
     """An L2 norm of the factors, by numpy."""
 

@@ -65,3 +65,12 @@ def test_a_stop_and_two_ranks_change_no_bit(config, runs, name, tmp_path):
     succeeded(config, tmp_path / "run", *words_of(name), *first, method=source(name))
     succeeded(config, tmp_path / "run", "--set", "train.rounds=2", "--resume", method=source(name))
     assert adapter(tmp_path / "run") == adapter(runs(name, True))
+
+
+def test_the_studied_phi_of_a_budget_moves_scores_by_its_width(config, fedit, tmp_path):
+    source = f"{EXAMPLES.parents[1] / 'studies/methods/budget_phi.py'}:BudgetPhi"
+    narrow, wide = ["--set", "method.budget-phi.width=0"], ["--set", "method.budget-phi.width=3", "--set", "method.budget-phi.momentum=0"]
+    succeeded(config, tmp_path / "narrow", *narrow, method=source)
+    succeeded(config, tmp_path / "wide", *wide, method=source)
+    assert adapter(tmp_path / "narrow") == adapter(fedit)
+    assert adapter(tmp_path / "wide") != adapter(fedit)
