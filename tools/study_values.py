@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints the scores of a study's last round, one line per arm, seed, budget and task, for docs/studies/values.
+"""Prints the scores of the last round of studies, one line per arm, seed, budget and task, for docs/studies/values.
 
-    python3 tools/study_values.py runs/low-budgets-drawn > docs/studies/values/0001-large-drawn.csv
+    python3 tools/study_values.py runs/low-budgets-drawn runs/slimmable > docs/studies/values/large-drawn.csv
 
-Takes what `evenkeel report` takes: one study, or run folders of several. Accuracies are shares of rows, log-likelihoods nats per
-row. tests/parity/test_study_pages.py computes the tables of docs/studies from these files, with scipy.
+The studies have other names of arms each. Accuracies are shares of rows, log-likelihoods nats per row.
+tests/parity/test_study_pages.py computes the tables of docs/studies from these files, with scipy.
 """
 
 import csv
@@ -31,13 +31,14 @@ def scores(lines):
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    report = subprocess.run([PROGRAM, "report", "--format", "csv", *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
-    if report.returncode != 0:
-        sys.exit(report.returncode)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(KEYS + MEASURES)
-    for key, values in scores(report.stdout.splitlines()).items():
-        writer.writerow([*key, *(values.get(measure, "") for measure in MEASURES)])
+    for study in sys.argv[1:]:
+        report = subprocess.run([PROGRAM, "report", "--format", "csv", study], stdout=subprocess.PIPE, text=True)
+        if report.returncode != 0:
+            sys.exit(report.returncode)
+        for key, values in scores(report.stdout.splitlines()).items():
+            writer.writerow([*key, *(values.get(measure, "") for measure in MEASURES)])
 
 
 if __name__ == "__main__":

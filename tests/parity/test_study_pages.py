@@ -2,7 +2,7 @@
 
 Such a table has a comment before it, which names the scores, what is compared, and the arm that the others are compared with:
 
-    <!-- values/0001-large-drawn.csv measure=accuracy task=animals budget=0.125 reference=none -->
+    <!-- values/large-drawn.csv measure=accuracy task=animals budget=0.125 reference=none -->
 
 Its first column is the arm, `ARM, a` if the arm is scored in rank evaluation mode a. Others are known by their heads: `mean`; `minus
 ARM`, the mean of differences paired by seed and half of its 95 % t interval; `p`, Holm's correction over the rows of the table.
