@@ -12,7 +12,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH, WORDS = 120, 42_600
-UNCOUNTED = ("docs/configuration.md", "docs/run-folder.md", "docs/json-lines.md", "CHANGELOG.md", "docs/studies/", "assets/")  # looked up, not read
+UNCOUNTED = ("docs/configuration.md", "docs/run-folder.md", "docs/json-lines.md", "CHANGELOG.md", "docs/studies/",
+             "assets/")  # looked up, not read
 FIELDS = re.compile(r"<!-- fields -->.*?<!-- end of fields -->", re.S)
 FENCE = re.compile(r"^ *```")
 ITEM = re.compile(r"^( *)([-*+]|\d+\.) +")

@@ -1,4 +1,4 @@
-"""Computes the tables of docs/studies and docs/results.md with scipy, from the scores of single runs in docs/studies/values.
+"""Computes the tables of docs/studies with scipy, from the scores of single runs in docs/studies/values.
 
 Such a table has a comment before it, which names the scores, what is compared, and the arm that the others are compared with:
 
@@ -20,8 +20,7 @@ multipletests = pytest.importorskip("statsmodels.stats.multitest").multipletests
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 TABLE = re.compile(r"<!-- (values/\S+) (.*?) -->\n\n?((?:\|.*\n)+)")
-PAGES = [DOCS / "results.md", *sorted((DOCS / "studies").glob("*.md"))]
-TABLES = [pytest.param(*found, id=f"{page.name}-{number}") for page in PAGES
+TABLES = [pytest.param(*found, id=f"{page.name}-{number}") for page in sorted((DOCS / "studies").glob("*.md"))
           for number, found in enumerate(TABLE.findall(page.read_text()))]
 
 
