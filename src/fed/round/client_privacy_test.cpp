@@ -194,7 +194,7 @@ TEST_F(ClientPrivacyTest, WeightsAreThoseOfRowsUpToACapAndTheDivisorIsTheirSum) 
 }
 
 TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheNormsAndIsPartOfTheState) {
-  auto e = private_run({"privacy.adapt.target=0.5", "privacy.adapt.indicator_noise=3.0"});
+  auto e = private_run({"privacy.adapt.target=0.5", "privacy.adapt.indicator_noise=3.0", "privacy.noise=\"seeded\""});
   ClientPrivacy privacy(e.server, root() / "adapt", 0);
   const auto state = beginning(e).state;
   const auto next = noisy(e, state, updates_of(e, state, 7), privacy);
