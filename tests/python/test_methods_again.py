@@ -7,6 +7,7 @@ from own_method import EXAMPLES, METHODS, adapter, python, records, succeeded, t
 
 FILES = {"fedit": ("fedit.py", "Fedit", 30), "ffa-lora": ("ffa_lora.py", "FfaLora", 30), "hetlora": ("hetlora.py", "HetLora", 60),
          "ub-smoe": ("ub_smoe.py", "UbSmoe", 150)}
+STUDIED = EXAMPLES.parents[1] / "studies/methods"
 RANKS = ["--set", "clients.ranks=[1,2,3,3]"]
 
 
@@ -68,9 +69,28 @@ def test_a_stop_and_two_ranks_change_no_bit(config, runs, name, tmp_path):
 
 
 def test_the_studied_phi_of_a_budget_moves_scores_by_its_width(config, fedit, tmp_path):
-    source = f"{EXAMPLES.parents[1] / 'studies/methods/budget_phi.py'}:BudgetPhi"
+    source = f"{STUDIED / 'budget_phi.py'}:BudgetPhi"
     narrow, wide = ["--set", "method.budget-phi.width=0"], ["--set", "method.budget-phi.width=3", "--set", "method.budget-phi.momentum=0"]
     succeeded(config, tmp_path / "narrow", *narrow, method=source)
     succeeded(config, tmp_path / "wide", *wide, method=source)
     assert adapter(tmp_path / "narrow") == adapter(fedit)
     assert adapter(tmp_path / "wide") != adapter(fedit)
+
+
+def test_the_studied_server_takes_its_step_and_keeps_its_last_moves(config, fedit, tmp_path):
+    """B starts at zero, so its change is its value. Two rounds are compared, the second of which inherits a move."""
+    def run(name, step, momentum, rounds):
+        words = [f"method.server-momentum.step={step}", f"method.server-momentum.momentum={momentum}", f"train.rounds={rounds}"]
+        succeeded(config, tmp_path / name, *[word for setting in words for word in ("--set", setting)],
+                  method=f"{STUDIED / 'server_momentum.py'}:ServerMomentum")
+        return tensors(tmp_path / name)
+
+    plain, twice = run("plain", 1, 0, 1), run("twice", 2, 0.9, 1)
+    factors = [key for key in plain if "lora_B" in key]
+    assert norm(plain[key] for key in factors) > 1e-3
+    for key in factors:
+        np.testing.assert_allclose(twice[key], 2 * plain[key], rtol=1e-5, atol=1e-8)
+    second, moved, known = run("second", 1, 0, 2), run("moved", 1, 0.5, 2), tensors(fedit)
+    assert norm(second[key] - known[key] for key in known) <= 1e-6 * norm(known.values())
+    for key in factors:
+        np.testing.assert_allclose(moved[key] - second[key], plain[key] / 2, rtol=1e-3, atol=1e-6)
