@@ -281,7 +281,7 @@ def test_the_commands_in_results_md_are_valid():
     commands = [shlex.split(line, comments=True)[1:] for line in (ROOT / "docs/results.md").read_text().splitlines()
                 if line.startswith("build/evenkeel ")]
     trainings = [words for words in commands if words[0] == "train"]
-    assert len(trainings) >= 5
+    assert len(trainings) >= 6
     for words in trainings:
         succeed(*words, "--print-config")
     known = succeed("--help").stdout

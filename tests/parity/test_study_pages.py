@@ -1,11 +1,12 @@
-"""Computes the tables of docs/studies with scipy, from the scores of single runs in docs/studies/values.
+"""Computes the tables of docs/studies and docs/results.md with scipy, from the scores of single runs in docs/studies/values.
 
 Such a table has a comment before it, which names the scores, what is compared, and the arm that the others are compared with:
 
     <!-- values/large-drawn.csv measure=accuracy task=animals budget=0.125 reference=none -->
 
 Its first column is the arm, `ARM, a` if the arm is scored in rank evaluation mode a. Others are known by their heads: `mean`; `minus
-ARM`, the mean of differences paired by seed and half of its 95 % t interval; `p`, Holm's correction over the rows of the table.
+ARM`, the mean of differences paired by seed and half of its 95 % t interval; `p`, Holm's correction over the rows of the table. A table over several endpoints
+names them, as `columns=animals@0.125,mean@1`: the arm is in backticks, its differences follow, and the reference has means.
 """
 
 import csv
@@ -20,8 +21,9 @@ multipletests = pytest.importorskip("statsmodels.stats.multitest").multipletests
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 TABLE = re.compile(r"<!-- (values/\S+) (.*?) -->\n\n?((?:\|.*\n)+)")
-TABLES = [pytest.param(*found, id=f"{page.name}-{number}") for page in sorted((DOCS / "studies").glob("*.md"))
-          for number, found in enumerate(TABLE.findall(page.read_text()))]
+PAGES = [DOCS / "results.md", *sorted((DOCS / "studies").glob("*.md"))]
+ALL = [pytest.param(*found, id=f"{page.name}-{number}") for page in PAGES for number, found in enumerate(TABLE.findall(page.read_text()))]
+TABLES, OVERVIEWS = ([one for one in ALL if ("columns=" in one.values[1]) == over] for over in (False, True))
 
 
 def cells(line):
@@ -55,6 +57,13 @@ def is_p(text, p):
     return p < 0.001 if text == "< 0.001" else float(text) == pytest.approx(p, abs=0.00051)
 
 
+def assert_difference(text, differences, row):
+    """Compares a cell with the mean of paired differences and half of its 95 % interval."""
+    low, high = scipy_stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    centre, half = text.split(" +- ")
+    assert centre == printed(differences.mean(), centre) and half == printed((high - low) / 2, half), row
+
+
 @pytest.mark.parametrize("file, settings, table", TABLES)
 def test_a_table_is_what_scipy_gives(file, settings, table):
     wanted = dict(setting.split("=") for setting in settings.split())
@@ -68,11 +77,25 @@ def test_a_table_is_what_scipy_gives(file, settings, table):
         text = row[heads.index("mean")]
         assert text == printed(np.mean(list(of_seeds(lines, wanted, row[0]).values())), text), row
     for row, difference, p in zip(others, differences, corrected, strict=True):
-        low, high = scipy_stats.ttest_1samp(difference, 0).confidence_interval(0.95)
-        centre, half = row[next(i for i, head in enumerate(heads) if head.startswith("minus"))].split(" +- ")
-        assert centre == printed(difference.mean(), centre) and half == printed((high - low) / 2, half), row
+        assert_difference(row[next(i for i, head in enumerate(heads) if head.startswith("minus"))], difference, row)
         assert "p" not in heads or is_p(row[heads.index("p")], p), row
 
 
+@pytest.mark.parametrize("file, settings, table", OVERVIEWS)
+def test_a_table_over_endpoints_is_what_scipy_gives(file, settings, table):
+    wanted = dict(setting.split("=") for setting in settings.split())
+    lines = list(csv.DictReader((DOCS / "studies" / file).read_text().splitlines()))
+    _, _, *rows = table.splitlines()
+    for place, column in enumerate(wanted["columns"].split(","), 1):
+        endpoint = {**wanted, **dict(zip(("task", "budget"), column.split("@"), strict=True))}
+        reference = of_seeds(lines, endpoint, wanted["reference"])
+        for row in rows:
+            arm, text = re.search("`(.+?)`", row)[1], cells(row)[place]
+            if arm == wanted["reference"]:
+                assert text == printed(np.mean(list(reference.values())), text), row
+            else:
+                assert_difference(text, paired(of_seeds(lines, endpoint, arm), reference), row)
+
+
 def test_there_are_tables():
-    assert len(TABLES) >= 4
+    assert len(TABLES) >= 4 and OVERVIEWS

@@ -12,7 +12,7 @@ import evenkeel_moe as ek
 
 class ServerMomentum(ek.Method):
     step: Annotated[float, "factor of the mean change of a round, above 0"] = 1.0
-    momentum: Annotated[float, "share of the server's last move it repeats, 0 .. 1"] = 0.5
+    momentum: Annotated[float, "share of the server's last move it repeats, 0 .. 1"] = 0.9
 
     def check_options(self):
         if self.step <= 0 or not 0 <= self.momentum <= 1:
