@@ -5,8 +5,9 @@ Such a table has a comment before it, which names the scores, what is compared, 
     <!-- values/large-drawn.csv measure=accuracy task=animals budget=0.125 reference=none -->
 
 Its first column is the arm, `ARM, a` if the arm is scored in rank evaluation mode a. Others are known by their heads: `mean`; `minus
-ARM`, the mean of differences paired by seed and half of its 95 % t interval; `p`, Holm's correction over the rows of the table. A table over several endpoints
-names them, as `columns=animals@0.125,mean@1`: the arm is in backticks, its differences follow, and the reference has means.
+ARM`, the mean of differences paired by seed and half of its 95 % t interval; `p`, Holm's correction over the rows of the table. The
+t-test is two-sided, or, if the comment has a `margin`, asks whether the difference is above it. A table over several endpoints names
+them, as `columns=animals@0.125,mean@1`: the arm is in backticks, its differences follow, and the reference has means.
 """
 
 import csv
@@ -53,6 +54,12 @@ def printed(number, text):
     return f"{round(number, digits) + 0.0:.{digits}f}"
 
 
+def p_values(differences, margin):
+    """Returns the p of each arm after Holm's correction."""
+    tests = [scipy_stats.ttest_1samp(d, float(margin or 0), alternative="greater" if margin else "two-sided") for d in differences]
+    return multipletests([test.pvalue for test in tests], method="holm")[1]
+
+
 def is_p(text, p):
     return p < 0.001 if text == "< 0.001" else float(text) == pytest.approx(p, abs=0.00051)
 
@@ -72,7 +79,7 @@ def test_a_table_is_what_scipy_gives(file, settings, table):
     reference = of_seeds(lines, wanted, wanted["reference"])
     others = [row for row in rows if row[0] != wanted["reference"]]
     differences = [paired(of_seeds(lines, wanted, row[0]), reference) for row in others]
-    corrected = multipletests([scipy_stats.ttest_1samp(d, 0).pvalue for d in differences], method="holm")[1]
+    corrected = p_values(differences, wanted.get("margin"))
     for row in rows:
         text = row[heads.index("mean")]
         assert text == printed(np.mean(list(of_seeds(lines, wanted, row[0]).values())), text), row
