@@ -323,7 +323,7 @@ ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank) {
   at::Tensor basis = at::eye(d.size(0), d.options()), core = d;
   if (side > kExactSide) {
     // The start is a set of columns spread evenly over the matrix. It depends on the shape only.
-    auto start = d.index_select(1, at::arange(width) * d.size(1) / width);
+    auto start = d.index_select(1, at::div(at::arange(width) * d.size(1), width, "floor"));
     basis = std::get<0>(at::linalg_qr(start));
     for (int64_t i = 0; i < kIterations; ++i) basis = std::get<0>(at::linalg_qr(d.mm(d.t().mm(basis))));
     core = basis.t().mm(d);

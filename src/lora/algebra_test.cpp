@@ -104,6 +104,19 @@ TEST(Algebra, ProductSvdEqualsTheSvdOfTheDenseMatrix) {
   }
 }
 
+TEST(Algebra, LargestTripletsOfADenseMatrixEqualThoseOfItsWholeSvd) {
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const auto decay = at::pow(0.7, at::arange(40, options));
+  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{530, 610}, {610, 530}, {11, 700}}) {
+    at::manual_seed(3);
+    const auto dense = at::mm(at::randn({out, 40}, options) * decay, at::randn({40, in}, options));
+    const auto svd = truncated_svd(dense, 5);
+    const auto [u, s, vt] = at::linalg_svd(dense, false);
+    EXPECT_LT(difference(svd.s, s.narrow(0, 0, 5)), 1e-9 * s[0].item<double>());
+    EXPECT_LT(difference(product(svd), at::mm(u.narrow(1, 0, 5) * s.narrow(0, 0, 5), vt.narrow(0, 0, 5))), 1e-9);
+  }
+}
+
 TEST(Algebra, AZeroUpdateHasZeroSingularValues) {
   const LoraFactors none{.a = at::zeros({2, kIn}), .b = at::zeros({kOut, 2})};
   EXPECT_EQ(product_svd(none).s.abs().max().item<double>(), 0);
