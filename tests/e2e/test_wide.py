@@ -1,0 +1,33 @@
+"""Tests every method on matrices above 512 x 512, as published models have them: factorisations of larger ones take other paths."""
+
+import json
+import math
+import shutil
+
+import pytest
+from safetensors.numpy import load_file
+
+from tiny import CONFIG, ROOT, lines, settings, succeed
+
+METHODS = ["fedit", "ub-smoe", "a3smoe", "smoe-llb", "ffa-lora", "fedex-lora", "fed-sb", "flora", "florist", "flexlora", "hetlora", "slimmable-moe"]
+WIDE = {"vocab_size": 1024, "hidden_size": 528, "intermediate_size": 520, "num_hidden_layers": 1, "num_experts": 8,
+        "num_attention_heads": 4, "num_key_value_heads": 4}
+
+
+@pytest.fixture(scope="module")
+def wide_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wide")
+    (folder / "config.json").write_text(json.dumps(json.loads((ROOT / "configs/tiny/model.json").read_text()) | WIDE))
+    succeed("init", folder / "config.json", "--out", folder / "model")
+    shutil.copy(ROOT / "assets/tiny-olmoe/tokenizer.json", folder / "model")
+    return folder / "model"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_trains_a_wide_model(wide_model, tmp_path, method):
+    succeed("train", CONFIG, "--out", tmp_path / "run", *settings(
+        model__path=wide_model, method__name=method, train__rounds=2, data__limit=24, evaluate__limit=2, evaluate__budgets="[1.0]"))
+    rounds = lines(tmp_path / "run/rounds.jsonl")
+    assert len(rounds) == 2 and all(math.isfinite(one["loss"]) for one in rounds)
+    factors = load_file(tmp_path / "run/adapter/adapter_model.safetensors")
+    assert any(factor.any() for name, factor in factors.items() if "lora_B" in name)
