@@ -7,9 +7,8 @@ import shutil
 import pytest
 from safetensors.numpy import load_file
 
-from tiny import CONFIG, ROOT, lines, settings, succeed
+from tiny import CONFIG, METHODS, ROOT, lines, settings, succeed
 
-METHODS = ["fedit", "ub-smoe", "a3smoe", "smoe-llb", "ffa-lora", "fedex-lora", "fed-sb", "flora", "florist", "flexlora", "hetlora", "slimmable-moe"]
 WIDE = {"vocab_size": 1024, "hidden_size": 528, "intermediate_size": 520, "num_hidden_layers": 1, "num_experts": 8,
         "num_attention_heads": 4, "num_key_value_heads": 4}
 

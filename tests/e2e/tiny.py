@@ -17,6 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "configs/tiny/train.toml"
 nightly = pytest.mark.skipif("EVENKEEL_NIGHTLY" not in os.environ, reason="takes a minute or more: .ci/nightly runs it")
 slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long: `make test-slow` runs it")
+METHODS = ("fedit", "ub-smoe", "a3smoe", "smoe-llb", "ffa-lora", "fedex-lora", "fed-sb", "flora", "florist", "flexlora", "hetlora",
+           "slimmable-moe")
 
 
 def started(*arguments, cwd=ROOT, timeout=600, **options):
