@@ -6,11 +6,18 @@ Such a table has a comment before it, which names the scores, what is compared, 
 
 Its first column is the arm, `ARM, a` if the arm is scored in rank evaluation mode a. Others are known by their heads: `mean`; `minus
 ARM`, the mean of differences paired by seed and half of its 95 % t interval; `p`, Holm's correction over the rows of the table. The
-t-test is two-sided, or, if the comment has a `margin`, asks whether the difference is above it. A table over several endpoints names
-them, as `columns=animals@0.125,mean@1`: the arm is in backticks, its differences follow, and the reference has means.
+t-test is two-sided, or, if the comment has a `margin`, asks whether the difference is above it.
+
+A table over several endpoints names the scores, measure, task and budget of each of its columns:
+
+    <!-- columns: large-drawn accuracy animals 0.125; smollm2-sparse log_likelihood mean 0.125 -->
+
+Its first row is what the others are compared with, and has means; the others have differences, or `-` where the arm was not run. Arms
+are in backticks, with all the names that they have in the scores.
 """
 
 import csv
+import functools
 import pathlib
 import re
 
@@ -21,10 +28,23 @@ scipy_stats = pytest.importorskip("scipy.stats")
 multipletests = pytest.importorskip("statsmodels.stats.multitest").multipletests
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
-TABLE = re.compile(r"<!-- (values/\S+) (.*?) -->\n\n?((?:\|.*\n)+)")
 PAGES = [DOCS / "results.md", *sorted((DOCS / "studies").glob("*.md"))]
-ALL = [pytest.param(*found, id=f"{page.name}-{number}") for page in PAGES for number, found in enumerate(TABLE.findall(page.read_text()))]
-TABLES, OVERVIEWS = ([one for one in ALL if ("columns=" in one.values[1]) == over] for over in (False, True))
+
+
+def tables(comment):
+    """Returns the tables of all pages whose comment matches, each with the groups of the match before it."""
+    pattern = re.compile(f"<!-- {comment} -->\n\n?((?:\\|.*\n)+)")
+    return [pytest.param(*found, id=f"{page.name}-{number}")
+            for page in PAGES for number, found in enumerate(pattern.findall(page.read_text()))]
+
+
+TABLES = tables(r"values/(\S+)\.csv ([^>]*?)")
+OVERVIEWS = tables("columns: ([^>]*?)")
+
+
+@functools.cache
+def scores(name):
+    return list(csv.DictReader((DOCS / "studies/values" / f"{name}.csv").read_text().splitlines()))
 
 
 def cells(line):
@@ -74,7 +94,7 @@ def assert_difference(text, differences, row):
 @pytest.mark.parametrize("file, settings, table", TABLES)
 def test_a_table_is_what_scipy_gives(file, settings, table):
     wanted = dict(setting.split("=") for setting in settings.split())
-    lines = list(csv.DictReader((DOCS / "studies" / file).read_text().splitlines()))
+    lines = scores(file)
     heads, _, *rows = [cells(line) for line in table.splitlines()]
     reference = of_seeds(lines, wanted, wanted["reference"])
     others = [row for row in rows if row[0] != wanted["reference"]]
@@ -88,20 +108,27 @@ def test_a_table_is_what_scipy_gives(file, settings, table):
         assert "p" not in heads or is_p(row[heads.index("p")], p), row
 
 
-@pytest.mark.parametrize("file, settings, table", OVERVIEWS)
-def test_a_table_over_endpoints_is_what_scipy_gives(file, settings, table):
-    wanted = dict(setting.split("=") for setting in settings.split())
-    lines = list(csv.DictReader((DOCS / "studies" / file).read_text().splitlines()))
-    _, _, *rows = table.splitlines()
-    for place, column in enumerate(wanted["columns"].split(","), 1):
-        endpoint = {**wanted, **dict(zip(("task", "budget"), column.split("@"), strict=True))}
-        reference = of_seeds(lines, endpoint, wanted["reference"])
+def of_row(row, endpoint):
+    """Returns by seed the values of the one arm that a row names and the scores have, or None if they have none."""
+    file, measure, task, budget = endpoint
+    names = set(re.findall("`(.+?)`", row)) & {line["arm"] for line in scores(file)}
+    assert len(names) <= 1, row
+    return of_seeds(scores(file), {"measure": measure, "task": task, "budget": budget}, names.pop()) if names else None
+
+
+@pytest.mark.parametrize("columns, table", OVERVIEWS)
+def test_a_table_over_endpoints_is_what_scipy_gives(columns, table):
+    _, _, first, *rows = table.splitlines()
+    for place, column in enumerate(columns.split(";"), 1):
+        endpoint = column.split()
+        reference, text = of_row(first, endpoint), cells(first)[place]
+        assert text == printed(np.mean(list(reference.values())), text), first
         for row in rows:
-            arm, text = re.search("`(.+?)`", row)[1], cells(row)[place]
-            if arm == wanted["reference"]:
-                assert text == printed(np.mean(list(reference.values())), text), row
+            values, text = of_row(row, endpoint), cells(row)[place]
+            if values is None:
+                assert text == "-", row
             else:
-                assert_difference(text, paired(of_seeds(lines, endpoint, arm), reference), row)
+                assert_difference(text, paired(values, reference), row)
 
 
 def test_there_are_tables():
