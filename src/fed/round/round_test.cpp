@@ -394,6 +394,19 @@ TEST_F(RoundTest, EvaluationUsesTheMeanRescalerOfClientsWithItsTopK) {
   EXPECT_EQ(scale(beginning(e).state, 1.0), 1);
 }
 
+TEST_F(RoundTest, EvaluationCutsToTheRankOfClientsWithTheBudget) {
+  auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
+  for (const auto& change : {concat("model.path=\"", (root() / "model").string(), "\""), std::string("method.name=hetlora"),
+                             std::string("lora.rank=10"), std::string("clients.budgets=[0.25, 0.25, 1.0]"),
+                             std::string("clients.ranks=[3, 2, 7]")})
+    table.set(change);
+  const auto e = make_experiment(settle(ExperimentConfig::read(table), {}), Purpose::kEvaluate);
+  const auto rank = [&](double budget) { return e.server.evaluator({.budget = budget, .rank_eval_mode = "a"}).rank; };
+  EXPECT_EQ(rank(0.25), 2);
+  EXPECT_EQ(rank(1.0), 7);
+  EXPECT_EQ(rank(0.5), 6) << "no client has it: 0.2 + 0.8 * 0.5 of lora.rank";
+}
+
 TEST_F(RoundTest, RanksDetermineShapesAndScalingOfAdapters) {
   auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
   table.set(concat("model.path=\"", (root() / "model").string(), "\""));

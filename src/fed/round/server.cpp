@@ -44,6 +44,13 @@ int64_t Server::max_rank() const {
   return std::max_element(plans.begin(), plans.end(), lower)->rank;
 }
 
+int64_t Server::rank_at(double budget) const {
+  std::optional<int64_t> smallest;
+  for (const auto& client : clients)
+    if (client.budget == budget) smallest = std::min(smallest.value_or(client.rank), client.rank);
+  return smallest.value_or(config->method.entry().rank(budget, config->lora.rank));
+}
+
 bool Server::bounds_updates() const {
   const auto& bounds = config->clients;
   if (hides_uploads() || config->privacy.protects_clients()) return false;
@@ -159,14 +166,13 @@ methods::ServerState Server::aggregate(const methods::ServerState& state, const 
 
 methods::ClientProfile Server::evaluator(const EvaluationPoint& point) const {
   const bool cut = point.rank_eval_mode == "a";
-  const auto rank_at = [&] {
-    return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank
-                        : config->method.entry().rank(point.budget, config->lora.rank);
+  const auto rank = [&] {
+    return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank : rank_at(point.budget);
   };
   return {.id = point.own_rows() ? point.client->id : kEvaluator,
           .budget = point.budget,
           .top_k = cut ? model.top_k : active_experts(model, point.budget, "evaluation budget"),
-          .rank = cut ? std::min(rank_at(), max_rank()) : max_rank(),
+          .rank = cut ? std::min(rank(), max_rank()) : max_rank(),
           .examples = 0,
           .trains = false};
 }

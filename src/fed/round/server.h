@@ -28,7 +28,7 @@ class ClientPrivacy;
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
-  /// Of a rank method, whose clients differ in LoRA rank: "a" cuts the adapter to the rank of the budget and uses all
+  /// Of a rank method, whose clients differ in LoRA rank: "a" cuts the adapter to rank_at() the budget and uses all
   /// experts, "b" uses the whole adapter and the experts of the budget (docs/ambiguities.md, R25). Empty for others.
   std::string rank_eval_mode{};
   scoring::ServedBy served_by = scoring::ServedBy::kRun;  ///< the program whose routing is used
@@ -88,6 +88,8 @@ struct Server {
   /// Returns true if the clients are protected, and add the noise themselves.
   bool adds_noise_in_clients() const { return hides_uploads() && config->privacy.protects_clients(); }
   int64_t max_rank() const;  ///< the largest r_c of any client
+  /// Returns the smallest r_c of the clients with a budget, or the method's rank at a budget that no client has.
+  int64_t rank_at(double budget) const;
   /// Makes the method's view of the server.
   /// \param round  rounds that are done; the records count from 1
   methods::ServerView view(int64_t round, methods::GradientSum gradient_sum = {}) const;
