@@ -61,7 +61,7 @@ std::vector<double> ScoreLookup::items(const Aspect& aspect, int64_t seed, doubl
   if (run == nullptr || measure.items == nullptr) return {};
   const auto served = served_in(*run, aspect);
   for (const auto& record : run->items)
-    if (is_at(record, aspect, served, budget, task)) return measure.items(record.items);
+    if (!record.client && is_at(record, aspect, served, budget, task)) return measure.items(record.items);
   return {};
 }
 

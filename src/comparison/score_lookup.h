@@ -37,7 +37,7 @@ class ScoreLookup {
   /// Returns the mean of value() over tasks; nothing unless all tasks have it.
   std::optional<double> mean(const Aspect& aspect, int64_t seed, double budget, const std::vector<std::string>& tasks,
                              const scoring::Measure& measure) const;
-  /// Returns the values of the single rows of a task; none if they are not recorded.
+  /// Returns the values of the single rows of a task; none if they are not recorded. Scores of one client do not count.
   std::vector<double> items(const Aspect& aspect, int64_t seed, double budget, const std::string& task,
                             const scoring::Measure& measure) const;
   /// Returns the way of serving whose scores stand for an aspect: the run's own if no exported adapter was scored.

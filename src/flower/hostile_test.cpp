@@ -375,7 +375,7 @@ TEST_F(Hostile, AReplyNobodyAskedForIsRefusedWithoutAWord) {
   other.reply_to = std::string(64, 'a');
   EXPECT_TRUE(refused(other));
   other = metadata;
-  other.ttl = 1e6;
+  other.ttl = 2 * kMessageLife_s;
   EXPECT_TRUE(refused(other)) << "a time to live beyond the instruction's";
   other = metadata;
   other.src_node = good_.id();

@@ -241,6 +241,23 @@ TEST(Link, ASecondReplyIsRefused) {
   EXPECT_FALSE(coordinator.wait(testing::in(0.2)));
 }
 
+TEST(Link, AReplyMayTakeLongerThanTheLongestDeadline) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(testing::node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), Content(), {});
+  auto instruction = testing::next_instruction(link);
+  link.receive(instruction, {});
+  instruction.metadata.created_at -= 1e6;  // as if it had been sent so many seconds ago
+  Content reply;
+  reply.add("metrics", Metrics{{"loss", 1.0}});
+  link.reply(instruction, reply);
+  const auto arrival = coordinator.wait(testing::patience());
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->kind, Kind::kReply) << arrival->reason;
+}
+
 TEST(Link, AnExpiredMessageIsReportedAndItsReplyRefused) {
   const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));

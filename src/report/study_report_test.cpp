@@ -417,6 +417,23 @@ TEST_F(ComparisonOfRows, TheBootstrapPairsRowsThatAreTheSame) {
   EXPECT_EQ(notes(), std::vector<std::string>{});
 }
 
+TEST_F(ComparisonOfRows, TheBootstrapDrawsNoRowsOfSingleClients) {
+  const auto compared = compare(study_);
+  const auto rows = [&] {
+    const comparison::Aspect aspect{"fedit", "", scoring::ServedBy::kRun};
+    return comparison::ScoreLookup(study_).items(aspect, 1, 0.5, "a", *compared.endpoint);
+  };
+  const auto of_all = rows();
+  EXPECT_EQ(of_all.size(), 2u);
+  fed::ItemRecord of_client{.round = 2, .task = "a", .budget = 0.5, .client = scoring::ClientOfScore{.id = 3}};
+  of_client.items.log_likelihood = {-7.5};
+  for (const auto& run : study_.runs) {
+    const auto file = run.records->folder / "items/round-2.jsonl";
+    write_file_atomic(file, sealed(record::write(of_client)) + '\n' + read_file(file));
+  }
+  EXPECT_EQ(rows(), of_all);
+}
+
 TEST_F(ComparisonOfRows, TheBootstrapDoesNotPairOtherRows) {
   for (auto& run : study_.runs)
     if (run.arm == "ub-smoe") give_config(*run.records, "[data.files]\nsplit_seed = 7\n");

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "secure/testing.h"
 
@@ -89,6 +90,56 @@ TEST(MaskedRoundTest, OneWrongShareIsNamedAndDoesNotEndTheRound) {
   }
   EXPECT_TRUE(same(round.server.sum(), sum_of({4, 7, 12, 20})));
   EXPECT_EQ(round.server.wrong(), std::set<Place>{0});
+}
+
+/// Returns `count` ids of clients.
+std::vector<int64_t> ids_of(int64_t count) {
+  std::vector<int64_t> ids(static_cast<size_t>(count));
+  std::iota(ids.begin(), ids.end(), 100);
+  return ids;
+}
+
+/// Phases 4 and 5 with all survivors. The members at `liars` send a wrong share of the seed of each client in `about`.
+void unmask_with(MaskedRound& round, const std::set<Place>& liars, const std::set<Place>& about) {
+  for (const Place place : round.survivors()) round.sign(place);
+  for (const Place place : round.survivors()) {
+    auto reply = round.unmasked(place);
+    for (const Place of : liars.contains(place) ? about : std::set<Place>())
+      reply.seeds.at(of).bytes()[static_cast<size_t>(place)] ^= 1;
+    round.server.take_unmask(place, std::move(reply));
+  }
+}
+
+TEST(MaskedRoundTest, AWrongShareOfTheFirstOfFourteenMembersDoesNotEndTheRound) {
+  const auto clients = ids_of(14);
+  MaskedRound round(clients, 8);
+  round.train();
+  unmask_with(round, {0}, {1});
+  EXPECT_TRUE(same(round.server.sum(), sum_of(clients)));
+  EXPECT_EQ(round.server.wrong(), std::set<Place>{0});
+}
+
+TEST(MaskedRoundTest, ThreeOfThirtyMembersWhoseSharesAreWrongAreNamedAndDoNotEndTheRound) {
+  const auto clients = ids_of(30);
+  MaskedRound round(clients, 16);
+  round.train();
+  unmask_with(round, {0, 1, 7}, {0, 5, 29});
+  EXPECT_TRUE(same(round.server.sum(), sum_of(clients)));
+  EXPECT_EQ(round.server.wrong(), (std::set<Place>{0, 1, 7}));
+}
+
+TEST(MaskedRoundTest, AMemberThatSentOneWrongShareStillHelpsWithItsOthers) {
+  MaskedRound round({4, 7, 9, 12, 20}, 3);
+  round.train();
+  for (const Place place : round.survivors()) round.sign(place);
+  for (const Place place : round.survivors()) {  // the shares of client 9 are right at the places 0, 1 and 2 alone
+    auto reply = round.unmasked(place);
+    if (place == 0) reply.seeds.at(1).bytes()[5] ^= 1;
+    if (place > 2) reply.seeds.at(2).bytes()[5] ^= 1;
+    round.server.take_unmask(place, std::move(reply));
+  }
+  EXPECT_TRUE(same(round.server.sum(), sum_of({4, 7, 9, 12, 20})));
+  EXPECT_EQ(round.server.wrong(), (std::set<Place>{0, 3, 4}));
 }
 
 TEST(MaskedRoundTest, TooManyWrongSharesEndTheRoundNamingTheClient) {
@@ -452,9 +503,7 @@ TEST(MaskedRoundTest, AnUploadAfterTheMemberWasRecoveredIsThrownAwayUnread) {
 }
 
 TEST(MaskedRoundTest, FiftyMembersOfWhomTenAreLostHaveTheRightSum) {
-  std::vector<int64_t> clients(50);
-  std::iota(clients.begin(), clients.end(), 100);
-  MaskedRound round(clients, 26);
+  MaskedRound round(ids_of(50), 26);
   round.train({0, 3, 7, 11, 12, 13, 30, 41, 48, 49});
   const auto left = round.surviving_clients();
   EXPECT_EQ(left.size(), 40U);

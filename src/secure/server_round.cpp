@@ -3,32 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "base/plain/error.h"
+#include "base/random/random.h"
 #include "crypto/x25519.h"
 
 namespace evenkeel::secure {
 namespace {
 
-constexpr int kMostSubsets = 1000;  // of shares that are tried until a secret fits its public key or commitment
-
-/// Calls `fits` with subsets of `size` shares until it returns true. \return the subset; nothing if none of the first
-/// kMostSubsets fits
-std::optional<std::vector<Share>> find_subset(std::span<const Share> shares, size_t size,
-                                              const std::function<bool(std::span<const Share>)>& fits) {
-  if (shares.size() < size) return {};
-  std::vector<bool> chosen(shares.size(), false);
-  std::fill(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(size), true);
-  for (int tried = 0; tried < kMostSubsets; ++tried) {
-    std::vector<Share> subset;
-    for (size_t i = 0; i < shares.size(); ++i)
-      if (chosen[i]) subset.push_back(shares[i]);
-    if (fits(subset)) return subset;
-    if (!std::prev_permutation(chosen.begin(), chosen.end())) break;
-  }
-  return {};
-}
+constexpr int kMostSubsets = 10'000;  // of shares that are tried until a secret fits its public key or commitment
 
 }  // namespace
 
@@ -119,6 +102,20 @@ void ServerRound::take_unmask(Place place, UnmaskReply reply) {
   replies_.emplace(place, std::move(reply));
 }
 
+std::optional<std::vector<Share>> ServerRound::find_subset(std::vector<Share> shares, const Fits& fits) const {
+  const auto size = static_cast<size_t>(context_.threshold);
+  if (shares.size() < size) return {};
+  const auto is_trusted = [&](const Share& share) { return !wrong_.contains(share.place); };
+  RandomStream order(0, "subsets of shares", static_cast<uint64_t>(context_.round));
+  for (int tried = 0; tried < kMostSubsets; ++tried) {
+    if (tried > 0) order.shuffle(std::span(shares));
+    if (tried < kMostSubsets / 2) std::stable_partition(shares.begin(), shares.end(), is_trusted);
+    const auto subset = std::span<const Share>(shares).first(size);
+    if (fits(subset)) return std::vector<Share>(subset.begin(), subset.end());
+  }
+  return {};
+}
+
 Secret ServerRound::joined_secret(Place of, bool is_seed) const {
   std::vector<Share> shares;
   for (const auto& [place, reply] : replies_) shares.push_back({place, (is_seed ? reply.seeds : reply.secrets).at(of)});
@@ -127,7 +124,7 @@ Secret ServerRound::joined_secret(Place of, bool is_seed) const {
     return is_seed ? commitment_to(digest_, secret) == shares_.at(of).commitment
                    : crypto::x25519_public(secret) == keys_.at(of).mask_public;
   };
-  const auto subset = find_subset(shares, static_cast<size_t>(context_.threshold), fits);
+  const auto subset = find_subset(shares, fits);
   EK_CHECK(subset, kData, "round ", context_.round + 1, ": the ", is_seed ? "own mask" : "masks", " of client ",
            client(of), " cannot be joined from the shares of ", shares.size(), " members");
   for (const auto& share : shares) {  // whoever does not lie on the polynomial sent a wrong share

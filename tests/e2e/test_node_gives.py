@@ -122,6 +122,7 @@ def test_scores_of_single_rows_need_both_sides(tiny_model, tmp_path):  # noqa: F
     assert "scores of single rows" not in (tmp_path / "site-0.log").read_text()
     items = [line for file in sorted((tmp_path / "run/items").iterdir()) for line in lines(file)]
     assert items and {len(line["correct"]) for line in items} == {12}, "of client 1 alone"
+    assert {(line["client"], line["client_name"], line["rows_of"]) for line in items} == {(1, "site-1", "own")}
 
 
 @pytest.mark.parametrize("more, says", [

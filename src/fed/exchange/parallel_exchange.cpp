@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -15,8 +16,16 @@
 namespace evenkeel::fed {
 namespace {
 
+using Result = std::variant<Reply, std::exception_ptr>;
+
+/// The last event of a worker thread.
+struct Ended {
+  std::thread::id thread;
+  Result result;
+};
+
 /// An event that a worker thread sends to the caller's thread.
-using Event = std::variant<ClientProgress, Reply, std::exception_ptr>;
+using Event = std::variant<ClientProgress, Ended>;
 
 /// Thrown in a worker thread whose result is no longer needed.
 struct Stopped {};
@@ -52,22 +61,24 @@ class ParallelExchange {
 
   void start(Task task) {
     try {
-      threads_.emplace_back([this, task = std::move(task)] { run(task); });
+      std::jthread thread([this, task = std::move(task)] { run(task); });
+      const auto id = thread.get_id();
+      threads_.emplace(id, std::move(thread));
     } catch (const std::system_error& error) {
-      throw os_error(error).with_context(concat("clients.parallel, thread ", running_ + 1));
+      throw os_error(error).with_context(concat("clients.parallel, thread ", running() + 1));
     }
-    ++running_;
   }
-  size_t running() const { return running_; }
+  size_t running() const { return threads_.size(); }
   void handle_event() {
     auto event = events_.wait();
     if (const auto* progress = std::get_if<ClientProgress>(&event)) {
       if (exchange_.on_progress) exchange_.on_progress(*progress);
       return;
     }
-    --running_;
-    if (auto* reply = std::get_if<Reply>(&event)) return exchange_.on_reply(std::move(*reply));
-    std::rethrow_exception(std::get<std::exception_ptr>(event));
+    auto& [thread, result] = std::get<Ended>(event);
+    threads_.erase(thread);  // joins it; until then its stack stays in memory
+    if (auto* reply = std::get_if<Reply>(&result)) return exchange_.on_reply(std::move(*reply));
+    std::rethrow_exception(std::get<std::exception_ptr>(result));
   }
 
  private:
@@ -75,13 +86,16 @@ class ParallelExchange {
     // LibTorch's number of threads is set per thread: in a new one it is the number of cores, and bits depend on it.
     // This call sets the number that the process has set.
     at::init_num_threads();
+    events_.push(Ended{std::this_thread::get_id(), result_of(task)});
+  }
+  Result result_of(const Task& task) {
     try {
-      events_.push(work_(task, [this](const ClientProgress& progress) {
+      return work_(task, [this](const ClientProgress& progress) {
         if (stop_) throw Stopped();
         events_.push(progress);
-      }));
+      });
     } catch (...) {
-      events_.push(std::current_exception());
+      return std::current_exception();
     }
   }
 
@@ -89,8 +103,7 @@ class ParallelExchange {
   const std::function<Reply(const Task&, const OnProgress&)>& work_;
   Events events_;
   std::atomic<bool> stop_ = false;
-  size_t running_ = 0;
-  std::vector<std::jthread> threads_;
+  std::map<std::thread::id, std::jthread> threads_;  // by id, those that were not joined yet
 };
 
 }  // namespace

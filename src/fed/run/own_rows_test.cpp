@@ -5,6 +5,7 @@
 
 #include "fed/config/client_rows.h"
 #include "fed/run/state_evaluation.h"
+#include "fed/run/training_run.h"
 #include "fed/testing.h"
 
 namespace evenkeel::fed {
@@ -102,6 +103,37 @@ TEST_F(OwnRows, AreScoredPerClientAndAllRowsOncePerBudget) {
   // The answers of all rows are the clients' answers together.
   const auto own_tokens = scores[2].answer_tokens + scores[4].answer_tokens;
   EXPECT_EQ(scores[5].answer_tokens, own_tokens);
+}
+
+/// A run of one round. Its two clients have budget 1 and three and eight test rows, and scores of single rows are kept.
+RunRequest request_of_items(const fs::path& folder, const fs::path& model) {
+  write_file_atomic(folder / "run.toml", testing::kSmallRun);
+  const auto client = [&](std::string_view data, std::string_view test) {
+    return concat("{ budget = 1.0, data = \"", (folder / data).string(), "\", test = \"", (folder / test).string(),
+                  "\" }");
+  };
+  return {.file = folder / "run.toml",
+          .settings = {concat("model.path=\"", model.string(), "\""), "method.name=fedit", "data.task=files",
+                       "data.limit=0", "data.files={ score = \"nll\", held_out = 0.0 }", "clients.count=2",
+                       "clients.budgets=[]", "train.rounds=1", "evaluate.limit=0", "evaluate.budgets=[1.0]",
+                       "evaluate.per_client=true", "evaluate.items=true",
+                       concat("clients.client=[", client("a1.jsonl", "a-test.jsonl"), ", ",
+                              client("c.jsonl", "b.jsonl"), "]")},
+          .out = (folder / "run").string()};
+}
+
+TEST_F(OwnRows, AreKeptAsItemsOfEachClientBesideThoseOfAllRows) {
+  auto run = begin_run(request_of_items(folder_.path(), root() / "model"));
+  const auto scores = complete_run(run.experiment.server, run.experiment.fabric, run.folder);
+  const auto lines = read_items(run.folder.path(), 1);
+  ASSERT_EQ(lines.size(), 3u) << "of all rows and of each client's own";
+  EXPECT_FALSE(record::write(lines[0]).contains("client"));
+  EXPECT_EQ(scores.at(0).rows, 11);
+  EXPECT_EQ(std::ssize(lines[0].items.log_likelihood), scores.at(0).rows);
+  EXPECT_EQ(lines[1].client, (scoring::ClientOfScore{.id = 0, .rows = scoring::RowsOf::kOwn}));
+  EXPECT_EQ(lines[1].items.log_likelihood.size(), 3u);
+  EXPECT_EQ(lines[2].client, (scoring::ClientOfScore{.id = 1, .rows = scoring::RowsOf::kOwn}));
+  EXPECT_EQ(lines[2].items.log_likelihood.size(), 8u);
 }
 
 TEST_F(OwnRows, AreNotScoredWithoutTheKey) {

@@ -115,7 +115,7 @@ void note_missing(const Course& run, MissingScore missing) {
 
 ItemRecord item_record(int64_t round, const Scored& scored) {
   const auto& score = scored.score;
-  return {round, score.task, score.budget, score.rank_eval_mode, score.served_by, *scored.items};
+  return {round, score.task, score.budget, score.rank_eval_mode, score.served_by, score.client, *scored.items};
 }
 
 /// Scores `state` on all tasks at all budgets. Scores that evaluations.jsonl already holds are not computed again.

@@ -325,12 +325,13 @@ struct ItemRecord {
   double budget = 1;
   std::string rank_eval_mode{};  ///< rank evaluation mode (TaskScore::rank_eval_mode)
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
-  scoring::ItemScores items{};  ///< written as keys of the line itself
+  std::optional<scoring::ClientOfScore> client{};  ///< as TaskScore::client, written as keys of the line itself
+  scoring::ItemScores items{};                     ///< written as keys of the line itself
 
-  /// Returns true if both are of the same round, task and evaluation point.
+  /// Returns true if both are of the same round, task, evaluation point and client.
   bool same_score(const ItemRecord& other) const {
     return round == other.round && task == other.task && budget == other.budget &&
-           rank_eval_mode == other.rank_eval_mode && served_by == other.served_by;
+           rank_eval_mode == other.rank_eval_mode && served_by == other.served_by && client == other.client;
   }
   void visit(auto& field) {
     field("round", round);
@@ -338,6 +339,7 @@ struct ItemRecord {
     field("budget", budget);
     field("rank_eval_mode", rank_eval_mode);
     field("served_by", served_by);
+    if (field.holds("client", client.has_value())) (client ? *client : client.emplace()).visit(field);
     items.visit(field);
   }
 };

@@ -54,12 +54,16 @@ struct NodeInfo {
   std::string last_refusal{};
 };
 
+/// Seconds that a message lives: 30 days, more than training may take and than clients.deadline may be. The protocol
+/// needs an end. Rounds do not wait for it: the sender gives up messages of lost nodes and those past the deadline.
+inline constexpr double kMessageLife_s = 30 * 86'400;
+
 /// The options of one message.
 struct SendOptions {
   std::string type = "train";
-  std::string group{};      ///< the round
-  double ttl_s = 43'200;    ///< seconds to live; then replies are refused and kExpired is reported
-  BufferAllocator place{};  ///< buffers for the reply's arrays; without it, replies with arrays are refused
+  std::string group{};            ///< the round
+  double ttl_s = kMessageLife_s;  ///< seconds to live; then replies are refused and kExpired is reported
+  BufferAllocator place{};        ///< buffers for the reply's arrays; without it, replies with arrays are refused
 };
 
 /// The result of a message that was sent.
