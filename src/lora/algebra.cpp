@@ -229,13 +229,21 @@ std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, con
   return svd;
 }
 
+/// Returns the factors in float64. If their rank is above a side of the weight, the product and an identity matrix,
+/// whose rank is that side, take their place.
+LoraFactors wide_factors(const LoraFactors& stacked) {
+  const LoraFactors wide{.a = stacked.a.to(at::kDouble), .b = stacked.b.to(at::kDouble), .scaling = 1};
+  return wide.rank() > std::min(wide.a.size(1), wide.b.size(0)) ? as_product(wide) : wide;
+}
+
 /// Returns the singular triplets of one matrix that are kept. \param stacked  scale 1, without a core
 ProductSvd truncated_svd(const LoraFactors& stacked, const RankChoice& choose_rank) {
-  if (stacked.rank() >= kGramRank) {
-    const auto known = gram_svd(stacked.b.to(at::kDouble), stacked.a.to(at::kDouble), choose_rank);
+  const auto factors = stacked.rank() >= kGramRank ? wide_factors(stacked) : stacked;
+  if (factors.rank() >= kGramRank) {
+    const auto known = gram_svd(factors.b, factors.a, choose_rank);
     if (known) return *known;
   }
-  const auto svd = product_svd(stacked);
+  const auto svd = product_svd(factors);
   return narrowed(svd, choose_rank(svd.s));
 }
 
@@ -316,20 +324,29 @@ AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>&
   return sites;
 }
 
+namespace {
+
+/// Returns an orthonormal basis of about the `width` leading left singular vectors of `d`, by subspace iteration.
+/// \return [out, width]
+at::Tensor leading_basis(const at::Tensor& d, int64_t width) {
+  constexpr int64_t kIterations = 10;
+  // The start is a set of columns spread evenly over the matrix. It depends on the shape only.
+  auto basis = d.index_select(1, at::div(at::arange(width) * d.size(1), width, "floor"));
+  basis = std::get<0>(at::linalg_qr(basis));
+  for (int64_t i = 0; i < kIterations; ++i) basis = std::get<0>(at::linalg_qr(d.mm(d.t().mm(basis))));
+  return basis;
+}
+
+}  // namespace
+
 ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank) {
-  constexpr int64_t kExactSide = 512, kOversampling = 8, kIterations = 10;
+  constexpr int64_t kExactSide = 512, kOversampling = 8;
   const auto d = dense.to(at::kDouble);
-  const int64_t side = std::min(d.size(0), d.size(1)), width = std::min(side, rank + kOversampling);
-  at::Tensor basis = at::eye(d.size(0), d.options()), core = d;
-  if (side > kExactSide) {
-    // The start is a set of columns spread evenly over the matrix. It depends on the shape only.
-    auto start = d.index_select(1, at::div(at::arange(width) * d.size(1), width, "floor"));
-    basis = std::get<0>(at::linalg_qr(start));
-    for (int64_t i = 0; i < kIterations; ++i) basis = std::get<0>(at::linalg_qr(d.mm(d.t().mm(basis))));
-    core = basis.t().mm(d);
-  }
-  const auto [u, s, vt] = at::linalg_svd(core, /*full_matrices=*/false);
-  ProductSvd svd{.u = basis.mm(u).narrow(1, 0, rank), .s = s.narrow(0, 0, rank), .vt = vt.narrow(0, 0, rank)};
+  const int64_t side = std::min(d.size(0), d.size(1));
+  const auto basis = side > kExactSide ? leading_basis(d, std::min(side, rank + kOversampling)) : at::Tensor();
+  auto [u, s, vt] = at::linalg_svd(basis.defined() ? basis.t().mm(d) : d, /*full_matrices=*/false);
+  u = basis.defined() ? basis.mm(u) : u + 0.0;  // + 0: no zero is negative, as in the other case
+  ProductSvd svd{.u = u.narrow(1, 0, rank), .s = s.narrow(0, 0, rank), .vt = vt.narrow(0, 0, rank)};
   fix_signs(svd);
   return svd;
 }

@@ -29,6 +29,12 @@ double difference(const at::Tensor& x, const at::Tensor& y) { return (x - y).abs
 
 at::Tensor product(const ProductSvd& svd) { return at::matmul(svd.u * svd.s.unsqueeze(-2), svd.vt); }
 
+/// Returns the product of the `rank` largest singular triplets of a matrix.
+at::Tensor cut_to(const at::Tensor& dense, int64_t rank) {
+  const auto [u, s, vt] = at::linalg_svd(dense, false);
+  return at::mm(u.narrow(1, 0, rank) * s.narrow(0, 0, rank), vt.narrow(0, 0, rank));
+}
+
 TEST(Algebra, StackingGivesTheWeightedSumOfProducts) {
   for (const int64_t experts : {int64_t{0}, kExperts}) {
     const std::array parts{factors(2, 1, 2.0, experts), factors(3, 2, 0.5, experts)};
@@ -117,6 +123,14 @@ TEST(Algebra, LargestTripletsOfADenseMatrixEqualThoseOfItsWholeSvd) {
   }
 }
 
+// An identity matrix of the longer side would take 13 GB.
+TEST(Algebra, ALongMatrixWithAShortSideNeedsLittleMemory) {
+  at::manual_seed(4);
+  const auto dense = at::randn({40000, 3}, at::kDouble);
+  const auto svd = truncated_svd(dense, 2);
+  EXPECT_LT(difference(product(svd), cut_to(dense, 2)), 1e-9);
+}
+
 TEST(Algebra, AZeroUpdateHasZeroSingularValues) {
   const LoraFactors none{.a = at::zeros({2, kIn}), .b = at::zeros({kOut, 2})};
   EXPECT_EQ(product_svd(none).s.abs().max().item<double>(), 0);
@@ -163,6 +177,34 @@ TEST(Algebra, BestFactorsOfManyClientsEqualThoseOfTheDenseMatrix) {
                   1e-6 * s.max().item<double>())
             << count << " clients, alike by " << same;
       }
+}
+
+// The ranks of 20 clients add up to 160. The last side is above 96, so that Gram matrices of the product are used.
+TEST(Algebra, BestFactorsOfRanksAboveASideAreThoseOfTheProduct) {
+  constexpr int64_t kClients = 20, kRank = 8;
+  const auto d = at::TensorOptions().dtype(at::kDouble);
+  const std::vector<double> weights(kClients, 1.0 / kClients);
+  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{40, 50}, {50, 40}, {40, 500}, {100, 120}}) {
+    at::manual_seed(37);
+    const int64_t side = std::min(out, in);
+    auto dense = at::zeros({out, in}, d);
+    std::vector<LoraFactors> parts;
+    for (int64_t c = 0; c < kClients; ++c) {
+      parts.push_back({.a = at::randn({kRank, in}, d), .b = at::randn({out, kRank}, d), .scaling = 0.5});
+      dense += delta_weight(parts.back()) / static_cast<double>(kClients);
+    }
+    for (const int64_t kept : {int64_t{5}, side}) {
+      std::vector<int64_t> values;
+      const auto choose_rank = [&](const at::Tensor& s) {
+        values.push_back(s.size(0));
+        return kept;
+      };
+      const auto best = best_factors({{"x", parts}}, weights, choose_rank).at("x");
+      EXPECT_EQ(values.front(), side) << "no more values than the matrix has";
+      EXPECT_EQ(best.rank(), kept);
+      EXPECT_LT(difference(delta_weight(best), cut_to(dense, kept)), 1e-8) << out << " x " << in;
+    }
+  }
 }
 
 TEST(Algebra, SmallSingularValuesAreComputedWithoutSquares) {

@@ -54,6 +54,10 @@ double sum_blocks(const at::Tensor& x, const at::Tensor& y) {
 
 }  // namespace
 
+at::Tensor comparable(const at::Tensor& x) {
+  return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
+}
+
 double squared_distance(const at::Tensor& x, const at::Tensor& y) {
   EK_CHECK(!y.defined() || x.sizes() == y.sizes(), kShape, "a distance between ", x.sizes(), " and ", y.sizes());
   const bool wide = x.scalar_type() == at::kDouble || (y.defined() && y.scalar_type() == at::kDouble);

@@ -1,7 +1,11 @@
 #include "lora/distance.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
 
 #include "base/plain/error.h"
 
@@ -27,6 +31,21 @@ TEST(SquaredDistance, BitsDoNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(squared_distance(x, y), alone);
   at::set_num_threads(threads);
   EXPECT_NEAR(alone, (x.to(at::kDouble) - y.to(at::kDouble)).square().sum().item<double>(), 1e-6 * alone);
+}
+
+TEST(SquaredDistance, OfComparableTensorsHasTheSameBits) {
+  at::manual_seed(5);
+  std::vector<at::Tensor> tensors;
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
+    for (const auto& x : {at::randn({41, 503}, at::kDouble), at::randn({503, 41}, at::kDouble).t()})
+      tensors.push_back(x.to(type));
+  for (const auto& x : tensors) {
+    EXPECT_TRUE(comparable(x).is_contiguous());
+    EXPECT_EQ(comparable(x).scalar_type(), x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+    for (const auto& y : tensors) EXPECT_EQ(squared_distance(comparable(x), comparable(y)), squared_distance(x, y));
+    EXPECT_EQ(squared_distance(comparable(x), {}), squared_distance(x, {}));
+  }
+  EXPECT_EQ(comparable(tensors[0]).const_data_ptr(), tensors[0].const_data_ptr()) << "nothing to convert";
 }
 
 TEST(SquaredDistance, OfOtherShapesIsRefused) {

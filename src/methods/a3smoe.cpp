@@ -111,6 +111,7 @@ class A3Smoe : public FederatedMethod {
   lora::Payload upload(const lora::Payload& download, const LocalSetup& setup, const nn::RoutingByLayer& counts,
                        const ClientView& view) const override {
     auto payload = FederatedMethod::upload(download, setup, counts, view);
+    check_countable(counts, view.client);
     for (const auto& [layer, stats] : counts) {
       payload.extras[counts_of(layer)] = stats.counts.to(at::kInt);
       payload.extras[tokens_of(layer)] = at::scalar_tensor(stats.tokens, at::kInt);

@@ -53,20 +53,64 @@ std::vector<double> norms_of(std::span<const ClientUpdate> updates, const lora::
   return squares;
 }
 
-/// Returns the squared distances between all uploads.
-std::vector<std::vector<double>> distances_between(std::span<const ClientUpdate> updates, const lora::Payload& before) {
-  std::vector<std::vector<double>> all(updates.size(), std::vector<double>(updates.size()));
-  const auto add = [&](const auto& distance) {
-    for (size_t i = 0; i < updates.size(); ++i)
-      for (size_t j = 0; j < i; ++j) all[i][j] += distance(updates[i].payload, updates[j].payload);
-  };
-  add([&](const auto& x, const auto& y) { return squared_distance_of_extras(x, y, before); });
+/// Squared distances between uploads: [i][j] with j < i holds that of uploads i and j.
+using Distances = std::vector<std::vector<double>>;
+
+Distances no_distances(size_t uploads) { return Distances(uploads, std::vector<double>(uploads)); }
+
+/// Calls f(i, j) with every pair of uploads, j < i.
+template <typename F>
+void for_each_pair(size_t uploads, const F& f) {
+  for (size_t i = 0; i < uploads; ++i)
+    for (size_t j = 0; j < i; ++j) f(i, j);
+}
+
+/// Adds the squared distances of one tensor of all uploads. Each is converted once for all of its pairs.
+/// \param sent  returns the tensor of an upload, or null if the upload has none
+template <typename Sent>
+void add_distances(std::span<const ClientUpdate> updates, Distances& squares, const Sent& sent) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& update : updates) {
+    const at::Tensor* own = sent(update.payload);
+    tensors.push_back(own && own->defined() ? lora::comparable(*own) : at::Tensor());
+  }
+  for_each_pair(updates.size(), [&](size_t i, size_t j) {
+    if (tensors[i].defined() && tensors[j].defined()) squares[i][j] += lora::squared_distance(tensors[i], tensors[j]);
+  });
+}
+
+/// Returns the squared distances over the factors of a site.
+Distances distances_at(std::span<const ClientUpdate> updates, const std::string& site) {
+  auto squares = no_distances(updates.size());
+  for (const auto factor : kUploadedFactors)
+    add_distances(updates, squares, [&](const lora::Payload& payload) {
+      const auto found = payload.adapters.find(site);
+      return found == payload.adapters.end() ? nullptr : &(found->second.*factor);
+    });
+  return squares;
+}
+
+/// Returns the squared distances over the extras that squared_distance_of_extras() names.
+Distances distances_of_extras(std::span<const ClientUpdate> updates, const lora::Payload& before) {
+  auto squares = no_distances(updates.size());
+  for (const auto& [name, tensor] : before.extras)
+    if (tensor.is_floating_point())
+      add_distances(updates, squares, [&name = name](const lora::Payload& payload) {
+        const auto found = payload.extras.find(name);
+        return found == payload.extras.end() ? nullptr : &found->second;
+      });
+  return squares;
+}
+
+/// Returns the squared distances between all uploads. Memory: one factor of one site of all uploads in float32.
+Distances distances_between(std::span<const ClientUpdate> updates, const lora::Payload& before) {
+  auto all = distances_of_extras(updates, before);
   for (const auto& [site, factors] : before.adapters) {
-    add([&](const auto& x, const auto& y) { return squared_distance_at(x, y, site); });
+    const auto squares = distances_at(updates, site);
+    for_each_pair(updates.size(), [&](size_t i, size_t j) { all[i][j] += squares[i][j]; });
     release_mapped_pages();
   }
-  for (size_t i = 0; i < updates.size(); ++i)
-    for (size_t j = 0; j < i; ++j) all[j][i] = all[i][j];
+  for_each_pair(updates.size(), [&](size_t i, size_t j) { all[j][i] = all[i][j]; });
   return all;
 }
 

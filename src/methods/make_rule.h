@@ -13,7 +13,8 @@ namespace evenkeel::methods {
 
 struct MethodEntry;
 
-/// Makes the rule for the uploads of a round. krum and clipped_mean read all uploads, one site at a time.
+/// Makes the rule for the uploads of a round. krum and clipped_mean read all uploads, one site at a time. krum holds
+/// one factor of a site of all uploads in float32.
 /// \param before  what the server sent: the factors and extras that the uploads moved away from; borrowed for the call
 /// \return null for AggregationRule::kMean
 /// \throws kData when there are too few uploads for the rule

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "base/testing.h"
@@ -170,6 +171,40 @@ TEST(MakeRule, ReadsNormsAndDistancesOfAllFactors) {
   updates.resize(3);
   const auto said = testing::refusal([&] { mean({.rule = AggregationRule::kKrum, .byzantine = 1}); });
   EXPECT_NE(said.find("4 uploads or more, 3 are left"), std::string::npos) << said;
+}
+
+/// An update whose distances to others are in all tensors: of 16 bits, transposed, a core, an extra.
+ClientUpdate mixed_update_of(int64_t client, double value) {
+  auto update = update_of(client, value);
+  auto& factors = update.payload.adapters["site"];
+  factors.a = at::full({5, 2}, value, at::kFloat).t();
+  factors.b = factors.b.to(at::kBFloat16);
+  factors.core = at::full({2, 2}, value, at::kDouble);
+  update.payload.extras["layer.phi"] = at::full({4}, value, at::kFloat);
+  update.payload.extras["layer.counts"] = at::full({4}, 1000 * client, at::kInt);
+  return update;
+}
+
+TEST(MakeRule, KrumTakesAllTensorsOfAnyTypeButIntegers) {
+  const AggregationOptions krum{.rule = AggregationRule::kKrum, .byzantine = 1};
+  const std::vector<double> weights(5, 0.2);
+  const auto before = mixed_update_of(0, 1).payload;
+  const std::vector<std::function<void(ClientUpdate&)>> spoils{
+      [](ClientUpdate& one) { one.payload.adapters["site"].a.fill_(9); },
+      [](ClientUpdate& one) { one.payload.adapters["site"].b.fill_(9); },
+      [](ClientUpdate& one) { one.payload.adapters["site"].core.fill_(9); },
+      [](ClientUpdate& one) { one.payload.extras["layer.phi"].fill_(9); },
+  };
+  for (size_t i = 0; i < spoils.size(); ++i) {
+    // Clients 2 to 4 are equal. If the spoiled tensor did not count, client 0 would equal them and be chosen.
+    std::vector<ClientUpdate> updates;
+    for (int64_t client = 0; client < 5; ++client) updates.push_back(mixed_update_of(client, 1));
+    for (size_t far : {0, 1}) spoils[i](updates[far]);
+    updates[1].payload.adapters["site"].b.mul_(2);
+    const auto rule = make_rule(krum, updates, before);
+    Parts parts = of_numbers({0, 1, 2, 3, 4});
+    EXPECT_FLOAT_EQ(value_of(rule->combine(parts)), 2) << "tensor " << i;
+  }
 }
 
 TEST(CheckRule, RefusesMethodsAndNumbersThatARuleDoesNotSuit) {

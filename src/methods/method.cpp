@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "base/plain/error.h"
@@ -105,6 +107,12 @@ void check_routing_counts(const lora::Payload& upload, const ClientProfile& clie
     EK_CHECK(chosen == tokens * client.top_k, kData, "the experts of ", layer, " were chosen ", chosen, " times by ",
              tokens, " tokens of ", client.top_k, " choices each");
   }
+}
+
+void check_countable(const nn::RoutingByLayer& counts, const ClientProfile& client) {
+  for (const auto& [layer, stats] : counts)
+    EK_CHECK(stats.tokens <= std::numeric_limits<int32_t>::max(), kData, "client ", client.id, " routed ", stats.tokens,
+             " tokens in a round, allowed: below 2^31");
 }
 
 LocalSetup FederatedMethod::prepare(const lora::Payload& download, const ClientView& view) const {

@@ -20,6 +20,11 @@ LocalSetup empty_setup(const ClientView& view);
 /// \throws kData naming the layer where the sum of the counts is wrong
 void check_routing_counts(const lora::Payload& upload, const ClientProfile& client);
 
+/// Checks that the routing counts of a round fit into int32, in which methods upload "<layer>.counts" and
+/// "<layer>.tokens". A token counts at most once for an expert, so the tokens decide.
+/// \throws kData naming the client with 2^31 tokens or more
+void check_countable(const nn::RoutingByLayer& counts, const ClientProfile& client);
+
 /// Interface of a federated fine-tuning method.
 class FederatedMethod {
  public:

@@ -6,6 +6,7 @@
 #include "base/plain/mapped_files.h"
 #include "base/testing.h"
 #include "lora/testing.h"
+#include "methods/testing.h"
 
 namespace evenkeel::methods {
 namespace {
@@ -111,6 +112,26 @@ TEST(Aggregate, ErrorsNameTheClientWithAMissingSite) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), kShape);
     EXPECT_NE(std::string(error.what()).find("client 7 did not send " + kSite), std::string::npos) << error.what();
+  }
+}
+
+TEST(CheckCountable, MoreTokensThanInt32HoldsAreNotUploaded) {
+  namespace world = testing::ub_smoe;
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  const auto client = world::client(6, 1);
+  for (const auto* name : {"a3smoe", "ub-smoe"}) {
+    const auto method = find_method(name).make(config::Table::parse("", "test"));
+    const auto sent = method->broadcast(method->initialize(world::server()), client, world::round_of({1}));
+    const world::Client local(*method, sent, client);
+    const auto upload = [&](int64_t tokens) {
+      return method->upload(local.download, local.setup, world::routing({tokens, 0, 0, 0}, tokens), local.view);
+    };
+    const auto most = upload(kLimit - 1);
+    EXPECT_EQ(most.extras.at(world::kLayer + ".tokens").item<int64_t>(), kLimit - 1) << name;
+    EXPECT_EQ(most.extras.at(world::kLayer + ".counts")[0].item<int64_t>(), kLimit - 1) << name;
+    EXPECT_EQ(testing::refusal([&] { upload(kLimit); }),
+              "[data] client 6 routed 2147483648 tokens in a round, allowed: below 2^31")
+        << name;
   }
 }
 

@@ -13,7 +13,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "base/plain/log.h"
 #include "methods/method_registry.h"
@@ -93,9 +92,8 @@ class UbSmoe : public FederatedMethod {
   lora::Payload upload(const lora::Payload& download, const LocalSetup& setup, const nn::RoutingByLayer& counts,
                        const ClientView& view) const override {
     auto payload = FederatedMethod::upload(download, setup, counts, view);
+    check_countable(counts, view.client);
     for (const auto& [layer, stats] : counts) {
-      EK_CHECK(stats.tokens <= std::numeric_limits<int32_t>::max(), kData, "client ", view.client.id, " routed ",
-               stats.tokens, " tokens in a round, allowed: below 2^31");
       payload.extras[counts_of(layer)] = stats.counts.to(at::kInt);
       payload.extras[tokens_of(layer)] = at::full({1}, stats.tokens, at::kInt);
     }

@@ -136,7 +136,10 @@ class FolderSource final : public TensorSource {
   }
   bool has(const std::string& name) const override { return tensors_.contains(name); }
   void leave(std::string_view prefix) override {
-    left_ += std::erase_if(tensors_, [prefix](const auto& entry) { return entry.first.starts_with(prefix); });
+    const auto first = tensors_.lower_bound(std::string(prefix));  // names with a prefix are neighbours
+    auto end = first;
+    for (; end != tensors_.end() && end->first.starts_with(prefix); ++end) ++left_;
+    tensors_.erase(first, end);
   }
   void finish() override {
     EK_CHECK(tensors_.empty(), kCheckpoint, folder_, ": tensor ", tensors_.begin()->first, " of shape ",

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -139,6 +140,24 @@ TEST_F(Checkpoint, AModelBeyondTheDiskOrAnyModelIsRefusedBeforeItIsDrawn) {
   refused(kCheckpoint, "num_hidden_layers or num_experts is too large");
   edit_config("num_experts", (int64_t{1} << 28) + 1);
   refused(kCheckpoint, "num_experts is 268435457, allowed: 1 to 268435456");
+}
+
+TEST_F(Checkpoint, LeaveDiscardsTheTensorsWithTheWholePrefixAlone) {
+  const std::set<std::string> names{"layer",     "layer.",     "layer.1",     "layer.1.",      "layer.1.a",
+                                    "layer.1.z", "layer.1.zz", "layer.10.a",  "layer.1/a",     "layer.2.a",
+                                    "layes",     "Layer.1.a",  "layer.0.9.a", "layer.1\u00e9", "x.layer.1.a"};
+  TensorMap tensors;
+  for (const auto& name : names) tensors[name] = at::ones({2, 3});
+  save_safetensors(root_ / "model.safetensors", tensors);
+  for (const std::string prefix : {"layer.1.", "layer.1", "layer.1.z", "layer", "lay", "", "a", "layer.3.", "zzz"}) {
+    const auto source = folder_source(root_, {});
+    source->leave(prefix);
+    for (const auto& name : names) EXPECT_NE(source->has(name), name.starts_with(prefix)) << prefix << " of " << name;
+    source->leave(prefix);
+    for (const auto& name : names)
+      if (source->has(name)) source->take(name, {2, 3});
+    source->finish();
+  }
 }
 
 TEST_F(Checkpoint, AMissingTensorIsNamed) {

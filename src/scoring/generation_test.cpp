@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "base/plain/error.h"
 #include "models/testing.h"
@@ -162,6 +164,77 @@ TEST(ContinuationLogprobs, ReuseGreedyTokensWhileTheGuessIsRight) {
             generate(*model, {}, kPrompts, {.max_new_tokens = 3, .eos = TokenIds{1000}}));
 }
 
+/// Returns `length` tokens that look drawn.
+TokenIds some_tokens(int64_t length, int64_t seed) {
+  TokenIds ids;
+  for (int64_t i = 0; i < length; ++i) ids.push_back((i * i + seed * 5 + i / 3) % 67);
+  return ids;
+}
+
+/// Returns the log-probability of `answer` after `prompt` from the logits of the whole text.
+double answer_logprob(const models::CausalLm& model, const TokenIds& prompt, const TokenIds& answer) {
+  const at::NoGradGuard no_grad;
+  const std::vector<TokenIds> text{joined(prompt, answer)};
+  const auto logprobs_TV = at::log_softmax(model.logits(model.hidden(data::pack_ids(text), {}), {}).to(at::kDouble), 1);
+  double sum = 0;
+  for (size_t i = prompt.size(); i < text[0].size(); ++i)
+    sum += logprobs_TV[static_cast<int64_t>(i) - 1][text[0][i]].item<double>();
+  return sum;
+}
+
+// Logits are computed for 64 rows at once: an answer of 130 tokens takes three parts.
+TEST(ContinuationLogprobs, OfALongAnswerIsThatOfItsWholeText) {
+  const auto model = testing::random_model(15);
+  const std::vector<TokenIds> prompts{kPrompts[0]};
+  const auto likely = generate(*model, {}, prompts, {.max_new_tokens = 130, .eos = TokenIds{}}).front();
+  const auto other = joined({(likely[0] + 1) % 67}, some_tokens(129, 4));
+  ASSERT_EQ(likely.size(), 130u);
+  // A single continuation runs as the common prefix, two that differ in their first token as branches.
+  const std::vector<std::vector<TokenIds>> cases{{likely}, {other}, {other, likely}};
+  for (const auto& answers : cases) {
+    const std::vector<std::vector<TokenIds>> continuations{answers};
+    auto run = run_prompts(*model, {}, prompts, {.max_new_tokens = 130});
+    const auto sums = continuation_logprobs(*model, {}, run, continuations).front();
+    ASSERT_EQ(sums.size(), answers.size());
+    for (size_t i = 0; i < answers.size(); ++i)
+      EXPECT_NEAR(sums[i], answer_logprob(*model, prompts[0], answers[i]), 5e-3) << i;
+    EXPECT_EQ(run.known[0].tokens, answers.back() == likely ? likely : first_of(likely, 1));
+  }
+}
+
+/// Returns the number of tokens of all pieces together.
+int64_t tokens_of(std::span<const TokenIds> pieces) {
+  const auto lengths = lengths_of(pieces);
+  return std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+}
+
+// Prompts, common prefixes and branches take more tokens than a pass has.
+TEST(ContinuationLogprobs, OfPromptsInSeveralPassesEqualThoseOfSinglePrompts) {
+  const auto model = testing::random_model(16);
+  std::vector<TokenIds> prompts, shared, branches;
+  std::vector<std::vector<TokenIds>> continuations;
+  for (int64_t b = 0; b < 24; ++b) {
+    prompts.push_back(some_tokens(180 + b, b));
+    shared.push_back(some_tokens(200 - b, b + 30));
+    auto& own = continuations.emplace_back();
+    for (const int64_t first : {1, 2}) {
+      branches.push_back(joined({first}, some_tokens(95 + b, b + 7 * first)));
+      own.push_back(joined(shared.back(), branches.back()));
+    }
+  }
+  for (const auto* pieces : {&prompts, &shared, &branches}) ASSERT_GT(tokens_of(*pieces), kPassTokens + 200);
+  auto run = run_prompts(*model, {}, prompts, {.max_new_tokens = 300});
+  const auto together = continuation_logprobs(*model, {}, run, continuations);
+  for (const size_t b : {size_t{0}, size_t{13}, size_t{20}, size_t{23}}) {
+    auto run_alone = run_prompts(*model, {}, std::span(prompts).subspan(b, 1), {.max_new_tokens = 300});
+    const auto alone = continuation_logprobs(*model, {}, run_alone, std::span(continuations).subspan(b, 1)).front();
+    ASSERT_EQ(together[b].size(), alone.size());
+    for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(together[b][i], alone[i], 5e-3) << b << ' ' << i;
+    EXPECT_EQ(run.known[b].tokens, run_alone.known[0].tokens) << b;
+    EXPECT_EQ(run.known[b].cached.length(), run_alone.known[0].cached.length()) << b;
+  }
+}
+
 TEST(PromptPrefix, IsTheCommonPrefixAndLeavesOneTokenPerPrompt) {
   EXPECT_EQ(common_prefix(std::vector<TokenIds>{{1, 2, 3, 4}, {1, 2, 3, 5, 6}}), (TokenIds{1, 2, 3}));
   EXPECT_EQ(common_prefix(std::vector<TokenIds>{{1, 2, 3}, {1, 2, 3, 5}}), (TokenIds{1, 2}));
@@ -204,10 +277,8 @@ TEST(Generate, StopsWhenIsEnoughReturnsTrue) {
 TEST(Generate, PromptsInSeveralPassesEqualSinglePrompts) {
   const auto model = testing::random_model(14);
   std::vector<TokenIds> prompts;
-  for (int64_t b = 0; b < 24; ++b) {
-    auto& prompt = prompts.emplace_back();
-    for (int64_t i = 0; i < 190 + 7 * b; ++i) prompt.push_back((i * i + b * 5 + i / 3) % 67);  // 6,492 tokens in total
-  }
+  for (int64_t b = 0; b < 24; ++b) prompts.push_back(some_tokens(190 + 7 * b, b));
+  ASSERT_GT(tokens_of(prompts), kPassTokens);
   const auto together = generate(*model, {}, prompts, {.max_new_tokens = 4, .eos = TokenIds{1000}});
   for (const size_t b : {size_t{0}, size_t{13}, size_t{23}})
     EXPECT_EQ(together[b],

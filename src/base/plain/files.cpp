@@ -117,6 +117,32 @@ void check_path_text(std::string_view path, std::string_view who) {
            ", allowed: a path of UTF-8 without control characters");
 }
 
+namespace {
+
+/// Reads `size` bytes, or fewer where the file ends. \return how many
+size_t read_until_end(int descriptor, char* into, size_t size, const fs::path& file) {
+  size_t length = 0;
+  while (length < size) {
+    const size_t done = read_some(descriptor, into + length, size - length, file);
+    if (done == 0) break;
+    length += done;
+  }
+  return length;
+}
+
+/// Appends what follows: of pipes and files of /proc, which report size 0, and of a file that grew while it was read.
+/// The end is looked for in memory of its own, because a string that grows by a byte may double.
+void append_rest(int descriptor, const fs::path& file, size_t most, std::string& bytes) {
+  std::array<char, size_t{1} << 16> block;
+  while (const size_t done = read_some(descriptor, block.data(), block.size(), file)) {
+    EK_CHECK(bytes.size() + done <= most, kIo, file.string(), ": longer than ", most,
+             " bytes, the most that is read of it");
+    bytes.append(block.data(), done);
+  }
+}
+
+}  // namespace
+
 std::string read_file(const fs::path& file, size_t most) {
   const Descriptor descriptor(file, O_RDONLY);
   const auto status = details_of(descriptor.get(), file);
@@ -124,15 +150,8 @@ std::string read_file(const fs::path& file, size_t most) {
   EK_CHECK(static_cast<size_t>(status.st_size) <= most, kIo, file.string(), ": ", status.st_size,
            " bytes, the most that is read of it is ", most);
   std::string bytes(static_cast<size_t>(status.st_size), '\0');
-  size_t length = 0;
-  while (true) {  // pipes and files of /proc report size 0, and a file may grow while it is read
-    if (length == bytes.size()) bytes.resize(length + kBlock);
-    const size_t done = read_some(descriptor.get(), bytes.data() + length, bytes.size() - length, file);
-    if (done == 0) break;
-    length += done;
-    EK_CHECK(length <= most, kIo, file.string(), ": longer than ", most, " bytes, the most that is read of it");
-  }
-  bytes.resize(length);
+  bytes.resize(read_until_end(descriptor.get(), bytes.data(), bytes.size(), file));
+  append_rest(descriptor.get(), file, most, bytes);
   return bytes;
 }
 

@@ -41,8 +41,9 @@ void remove_path(const fs::path& path);
 /// \param who  the flag or key that the path came from, for the message
 void check_path_text(std::string_view path, std::string_view who);
 
-/// Returns the whole content of a file, which may be a pipe or a file of /proc. \throws kIo naming the file when it
-/// cannot be read or is longer than `most` bytes.
+/// Returns the whole content of a file, which may be a pipe or a file of /proc. Where a file reports its size, the
+/// string takes no more memory than that. \throws kIo naming the file when it cannot be read or is longer than `most`
+/// bytes.
 std::string read_file(const fs::path& file, size_t most = size_t{1} << 32);
 
 /// Writes a file that appears whole or not at all. write() appends to a temporary file in the same folder. commit()

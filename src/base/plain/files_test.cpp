@@ -7,11 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <thread>
 
 #include "base/plain/atomic_folder.h"
 #include "base/plain/data_path.h"
@@ -141,7 +146,38 @@ TEST_F(Files, AnAppendedLineReplacesAnIncompleteOne) {
     }
 }
 
-TEST_F(Files, ReadsFilesThatReportNoSize) { EXPECT_FALSE(read_file("/proc/self/status").empty()); }
+TEST_F(Files, ReadsFilesThatReportNoSize) {
+  const auto lines = [](std::istream&& text) {
+    return std::count(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>(), '\n');
+  };
+  const auto status = read_file("/proc/self/status");
+  EXPECT_TRUE(status.starts_with("Name:") && status.ends_with('\n')) << status;
+  EXPECT_EQ(lines(std::istringstream(status)), lines(std::ifstream("/proc/self/status")));
+}
+
+TEST_F(Files, ReadsAPipeToItsEnd) {
+  const auto pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::string content;
+  for (int i = 0; i < 60'000; ++i) content += std::to_string(i);
+  ::alarm(300);
+  std::thread writer([&] { std::ofstream(pipe) << content; });
+  const auto read = read_file(pipe);
+  writer.join();
+  EXPECT_TRUE(read == content) << read.size() << " bytes of " << content.size();
+  std::thread again([&] { std::ofstream(pipe) << "four"; });
+  EXPECT_NE(testing::refusal([&] { read_file(pipe, 3); }).find("pipe: longer than 3 bytes"), std::string::npos);
+  again.join();
+  ::alarm(0);
+}
+
+TEST_F(Files, AFileThatIsReadTakesItsSizeInMemory) {
+  const std::string content(size_t{64} << 20, 'x');
+  std::ofstream(folder_ / "large") << content;
+  const auto bytes = read_file(folder_ / "large");
+  EXPECT_TRUE(bytes == content) << bytes.size() << " bytes";
+  EXPECT_LT(bytes.capacity(), content.size() / 10 * 11);
+}
 
 TEST_F(Files, RejectsReadingFoldersAndMissingFiles) {
   EXPECT_THROW(read_file(folder_), Error);

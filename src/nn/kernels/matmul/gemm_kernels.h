@@ -22,6 +22,7 @@ constexpr int64_t kMaxUnpackedVectors = 3;                 ///< vectors per row 
 constexpr int64_t kMaxUnpackedRows = 32;                   ///< rows per call of multiply_unpacked()
 constexpr int64_t kMinParallelMacs = int64_t{1} << 21;     ///< multiply-adds from which a GEMM uses several threads
 constexpr int64_t kMinParallelPacking = int64_t{1} << 16;  ///< elements of x from which several threads pack them
+constexpr int64_t kMaxPackedElements = int64_t{1} << 22;   ///< steps of x that are packed at once (16 MiB)
 
 /// A rectangular part of a stored weight. `data` points at its first element; the stride is in elements.
 struct SubMatrix {

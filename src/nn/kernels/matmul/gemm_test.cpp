@@ -8,10 +8,13 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/plain/error.h"
+#include "nn/kernels/matmul/gemm_kernels.h"
+#include "nn/kernels/matmul/unpacked_gemm.h"
 
 namespace evenkeel::nn::kernels {
 namespace {
@@ -411,6 +414,51 @@ TEST(Gemm, EpiloguesGiveTheBitsOfSeparateProducts) {
         }
 }
 
+// Checks rows of y = before + 0.5 x w + xb b with the weights as they are, or transposed if `forward`.
+void expect_product_and_epilogue(const at::Tensor& y, double before, bool forward, bool rounds, const at::Tensor& x,
+                                 const Weight& w, const at::Tensor& xb, const Weight& b) {
+  const auto operand = [&](const Weight& of) { return forward ? of.exact_OI.t() : of.exact_OI; };
+  const bool scaled_first = !forward && w.scales.defined();
+  const auto multiplied = rounds && !scaled_first ? x.to(at::kBFloat16) : x;
+  const auto product = at::mm(multiplied.to(at::kDouble) * 0.5, operand(w));
+  const auto size = at::mm(x.to(at::kDouble).abs(), operand(w).abs()) + 7;
+  const auto exact = product + at::mm(xb.to(at::kDouble), operand(b)) + before;
+  expect_close(y, exact, size, rounds && scaled_first ? 0x1p-9 : 1e-6);
+}
+
+// x is packed for one range of terms after the other, and the epilogue is added after the last one.
+TEST(Gemm, SeveralRangesOfTermsAreNearFloat64AndKeepTheirBitsWithAnyThreads) {
+  at::manual_seed(15);
+  constexpr int64_t kRows = 2100, kColumns = 40, kRank = 20;
+  const int threads_before = at::get_num_threads();
+  GemmScratch scratch;
+  for (const auto arithmetic : {Arithmetic::kFp32, Arithmetic::kBf16Pairs, Arithmetic::kBf16Tiles}) {
+    const bool rounds = arithmetic != Arithmetic::kFp32;
+    const int64_t terms = rounds ? 4100 : 2100;
+    ASSERT_GT(kRows * gemm_kernels(scratch.instructions, arithmetic).steps(terms), kMaxPackedElements);
+    const auto x = at::randn({kRows, terms}), xb = at::randn({kRows, kRank});
+    const auto scaled = activations(x, 0.5f, arithmetic);
+    for (const bool forward : {true, false}) {
+      const auto w = forward ? weight(at::kChar, kColumns, terms) : weight(at::kChar, terms, kColumns),
+                 b = forward ? weight(at::kFloat, kColumns, kRank) : weight(at::kFloat, kRank, kColumns);
+      for (const bool add : {true, false}) {
+        SCOPED_TRACE(concat(static_cast<int>(arithmetic), forward ? " forward" : " backward", add ? ", added" : ""));
+        std::vector<at::Tensor> by_threads;
+        for (const int threads : {1, 3}) {
+          at::set_num_threads(threads);
+          by_threads.push_back(at::full({kRows, kColumns}, 7.0f));
+          const GroupedOperand product{w.matrix, result(by_threads.back(), add), {{activations(xb), b.matrix}}};
+          forward ? gemm_nt(scaled, std::span(&product, 1), scratch) : gemm_nn(scaled, product, scratch);
+        }
+        EXPECT_TRUE(at::equal(by_threads[0], by_threads[1]));
+        const auto some = [&](const at::Tensor& rows) { return rows.slice(0, 5, kRows, 97); };
+        expect_product_and_epilogue(some(by_threads[0]), add ? 7 : 0, forward, rounds, some(x), w, some(xb), b);
+      }
+    }
+  }
+  at::set_num_threads(threads_before);
+}
+
 // A product that is added to zeros is always packed. A product that overwrites is read in place where that is faster
 // (unpacked_gemm.h). Both must have the same bits.
 void expect_the_bits_of_packing(bool forward, const Activations& x, const Weight& w,
@@ -444,6 +492,29 @@ TEST(Gemm, AnUnpackedWeightGivesTheBitsOfAPackedOne) {
           expect_the_bits_of_packing(true, activations(x, 0.3f, format.arithmetic), w, epilogues, scratch);
         }
   at::set_num_threads(before);
+}
+
+// The rows of x are taken in bands, the last of which is shorter. AVX-512 without dot products of bfloat16 packs the
+// weight, because its vectors for tiles are shorter than those for float32.
+TEST(Gemm, AnUnpackedWeightOfSeveralBandsGivesTheBitsOfAPackedOne) {
+  at::manual_seed(16);
+  const int threads_before = at::get_num_threads();
+  for (auto& scratch : every_instruction_set())
+    for (const int64_t rows : {kBandRows + 1, 2 * kBandRows + 18})
+      for (const int threads : {1, 3}) {
+        at::set_num_threads(threads);
+        const auto w = weight(at::kBFloat16, 110, 96, 4), b = weight(at::kFloat, 110, 20);
+        const auto wide = at::randn({rows, 96}), xa = at::randn({rows, 20});
+        const auto x = activations(wide, 0.3f, Arithmetic::kBf16Tiles);
+        auto y = at::empty({rows, 110});
+        const GroupedOperand product{w.matrix, result(y), {{activations(xa, 0.7f), b.matrix}}};
+        EXPECT_EQ(gemm_nt_unpacked(x, std::span(&product, 1), scratch),
+                  gemm_kernels(scratch.instructions, Arithmetic::kBf16Tiles).lanes ==
+                      gemm_kernels(scratch.instructions, Arithmetic::kFp32).lanes);
+        expect_the_bits_of_packing(true, x, w, {}, scratch);
+        expect_the_bits_of_packing(true, x, w, product.epilogues, scratch);
+      }
+  at::set_num_threads(threads_before);
 }
 
 TEST(Gemm, UnpackedActivationsGiveTheBitsOfPackedOnes) {

@@ -15,7 +15,6 @@
 namespace evenkeel::nn::kernels {
 namespace {
 
-constexpr int64_t kMaxPackedElements = int64_t{1} << 22;  // elements of x that are packed at once (16 MiB)
 constexpr int64_t kMaxWorkTileRows = 512;
 constexpr int64_t kCacheLineElements = 32;                 // 16-bit elements of a cache line
 constexpr int64_t kStreamedSums = 16384;                   // elements of the sums of a streamed work tile: 64 KiB

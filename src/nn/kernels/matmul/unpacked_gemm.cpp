@@ -253,10 +253,6 @@ void multiply_row_band(const Activations& x, std::span<const GroupedOperand> gro
   }
 }
 
-// Rows of x that are packed at once. With 2048 terms in bfloat16 they take 1 MiB, which stays in the cache while the
-// weights are read.
-constexpr int64_t kBandRows = 256;
-
 void multiply_unpacked_weights(const Activations& x, std::span<const GroupedOperand> group, GemmScratch& scratch) {
   for (int64_t row = 0; row < x.rows; row += kBandRows) {
     const int64_t rows = std::min(kBandRows, x.rows - row);
