@@ -284,7 +284,7 @@ class Lossy : public Fabric {
     for (const auto& client : to) {
       asked.push_back(client.id);
       if (lost_.contains(client.id))
-        exchange.on_loss(client.id, "its node burned down");
+        exchange.on_lost(client.id, "its node burned down");
       else
         there.push_back(client);
     }
@@ -396,9 +396,9 @@ TEST_F(RoundTest, EvaluationUsesTheMeanRescalerOfClientsWithItsTopK) {
 
 TEST_F(RoundTest, EvaluationCutsToTheRankOfClientsWithTheBudget) {
   auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
-  for (const auto& change : {concat("model.path=\"", (root() / "model").string(), "\""), std::string("method.name=hetlora"),
-                             std::string("lora.rank=10"), std::string("clients.budgets=[0.25, 0.25, 1.0]"),
-                             std::string("clients.ranks=[3, 2, 7]")})
+  for (const auto& change : {concat("model.path=\"", (root() / "model").string(), "\""),
+                             std::string("method.name=hetlora"), std::string("lora.rank=10"),
+                             std::string("clients.budgets=[0.25, 0.25, 1.0]"), std::string("clients.ranks=[3, 2, 7]")})
     table.set(change);
   const auto e = make_experiment(settle(ExperimentConfig::read(table), {}), Purpose::kEvaluate);
   const auto rank = [&](double budget) { return e.server.evaluator({.budget = budget, .rank_eval_mode = "a"}).rank; };
