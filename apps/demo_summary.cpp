@@ -104,11 +104,12 @@ std::string demo_sentence(const DemoLine& before, const DemoLine& first, const D
     return concat("What it shows: accuracy is 0 because no answer can be read (invalid 100 %); it says nothing of ",
                   first.title, " and ", second.title, ".\n");
   const double gap = std::abs(in_tenths(second.mean) - in_tenths(first.mean)), chance = chance_difference(run);
-  return concat("What it shows: one adapter from unequal clients answers at every K: ", fixed(before.mean, 1),
-                " % before, ", fixed(first.mean, 1), " % with ", first.title, ", ", fixed(second.mean, 1), " % with ",
-                second.title, "; their difference of ", fixed(gap, 1), " points ",
-                gap <= chance ? "is none at one seed" : "must be confirmed with other seeds",
-                " (chance over these questions: ", fixed(chance, 1), " points).\n");
+  return concat(
+      "What it shows: one adapter from unequal clients answers at every K: ", fixed(before.mean, 1), " % before, ",
+      fixed(first.mean, 1), " % with ", first.title, ", ", fixed(second.mean, 1), " % with ", second.title,
+      "; their difference of ", fixed(gap, 1), " points ",
+      gap <= chance ? "is within sampling error at one seed" : "exceeds sampling error: confirm it with other seeds",
+      " (95 % over these questions: ", fixed(chance, 1), " points).\n");
 }
 
 }  // namespace evenkeel::apps

@@ -131,7 +131,7 @@ int say(const Interrupted& interrupted) {
 
 /// Makes an Error from an exception of LibTorch. Only the first line is kept; the others are a stack trace.
 Error from_library(const std::exception& error) {
-  if (auto full = out_of_device_memory(error); !full.empty()) return Error(kIo, std::move(full));
+  if (auto full = device_memory_message(error); !full.empty()) return Error(kIo, std::move(full));
   const std::string_view text = error.what();
   if (text.find("can't allocate memory") != text.npos || text.find("not enough memory") != text.npos)
     return Error(kIo, concat("out of memory: ", text.substr(0, text.find('\n'))));

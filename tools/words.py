@@ -19,7 +19,8 @@ RETIRED = {
     "Workplace": "ClientContext", "with_way_out": "with_recovery_hint", "LatePayload": "DeferredPayload", "write_past_caches": "store_nontemporal",
     "Talks": "Sessions", "bid_farewell": "send_shutdown", "IncomingLetter": "IncomingEnvelope", "lie_idle": "on_idle",
     "in_the_way": "has_waiters", "done_with_mapped": "advise_dontneed", "enter_mapping": "register_mapping", "DeviceProfile": "MachineProfile",
-    "foresight": "memory estimate",
+    "foresight": "memory estimate", "gain_base_delta": "add_base_delta", "out_of_device_memory": "device_memory_message",
+    "others_go_on": "survives_loss", "tell_who_gives_none": "report_nodes_without_scores", "ClientSide": "RunClientScores",
 }
 ALLOWED = re.compile(r"is called|\(was|was `|were `|merged")
 PATTERN = re.compile(r"(?<!\w)(" + "|".join(sorted(map(re.escape, RETIRED), key=len, reverse=True)) + r")(?!\w)")

@@ -168,7 +168,7 @@ const lora::Reduction& ClusterFabric::sums(const methods::RoundView& round) {
   return reduction_;
 }
 
-bool ClusterFabric::recovers() {
+bool ClusterFabric::recover() {
   if (!member_.options().regroup || !member_.broken()) return false;
   member_.regroup();
   commands_.begin_again();

@@ -23,7 +23,7 @@ class GroupReduction : public lora::Reduction {
 };
 
 /// The fabric of rank 0. It sends commands (cluster/command.h) to the other ranks and collects their replies. Not
-/// thread-safe. Every function \throws as ProcessGroup::check().
+/// thread-safe. \throws from every function as ProcessGroup::check()
 class ClusterFabric : public fed::Fabric {
  public:
   /// Borrows `member` and `experiment`.
@@ -39,7 +39,7 @@ class ClusterFabric : public fed::Fabric {
   const lora::Reduction& sums(const methods::RoundView& round) override;
   /// With `cluster.regroup`, forms a new group of the remaining ranks after a loss. Returns false when the run cannot
   /// continue: without `cluster.regroup`, or if no rank was lost.
-  bool recovers() override;
+  bool recover() override;
 
   /// Dismisses the other ranks after the run is complete. A rank that cannot be reached causes only a warning.
   void end();

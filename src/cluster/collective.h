@@ -12,8 +12,8 @@
 
 namespace evenkeel::cluster {
 
-/// A key-value store that all ranks share, for small values. Every call may \throw kIo when the store cannot be
-/// reached. Threads: one per object; further threads connect with objects of their own.
+/// A key-value store that all ranks share, for small values. Threads: one per object; further threads connect with
+/// objects of their own. \throws kIo from every call when the store cannot be reached
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;
@@ -33,8 +33,9 @@ struct StoreAddress {
   int listening = -1;  ///< for the host: a socket that already listens on the port, or -1
 };
 
-/// A group of ranks, numbered from 0. All members call each operation in the same order, except send and receive. An
-/// operation \throws kIo when no data moves for the group's timeout, and at once when the peer process has died.
+/// A group of ranks, numbered from 0. All members call the operations in the same order; send and receive concern two
+/// members only. Not thread-safe. \throws kIo from every operation when no data moves for the group's timeout, and at
+/// once when the peer process has died
 class Collective {
  public:
   virtual ~Collective() = default;

@@ -91,17 +91,17 @@ void Heartbeat::send_heartbeats() {
   for (;; std::this_thread::sleep_for(kBeat)) {
     try {
       check_group();
-      last_round_ = Clock::now().time_since_epoch().count();
+      last_pass_ = Clock::now().time_since_epoch().count();
     } catch (const std::exception& error) {
       record({PeerFailure::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())}, watch().group);
-      last_round_ = Clock::now().time_since_epoch().count();
+      last_pass_ = Clock::now().time_since_epoch().count();
     }
   }
 }
 
 void Heartbeat::guard() {
   for (;; std::this_thread::sleep_for(kBeat)) {
-    const auto since = Clock::now().time_since_epoch() - Clock::duration(last_round_.load());
+    const auto since = Clock::now().time_since_epoch() - Clock::duration(last_pass_.load());
     if (guard_disabled_ || seconds_of(since) < settings_.timeout_s + kGrace) continue;
     const auto text = concat("rank ", settings_.rank, ": the store has not answered for ",
                              static_cast<int64_t>(seconds_of(since)), " s: rank 0 is gone or frozen");

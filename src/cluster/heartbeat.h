@@ -17,8 +17,8 @@ namespace evenkeel::cluster {
 
 /// Describes a failure that ends the group.
 struct PeerFailure {
-  /// kLost: a rank sent no heartbeat for the timeout, or rank 0 starts a new group. kLeft: a member reported an error
-  /// and left, or the store cannot be reached. kStop: a member was interrupted.
+  /// kLost: a rank sent no heartbeat within the timeout, or rank 0 has announced a newer group. kLeft: a member
+  /// reported an error and left, or the store cannot be reached. kStop: a member was interrupted.
   enum class Kind { kNone, kLost, kLeft, kStop };
   Kind kind = Kind::kNone;
   std::string text{};  ///< for messages
@@ -74,7 +74,8 @@ class Heartbeat {
 
   const std::unique_ptr<RendezvousStore> store_;
   const Settings settings_;
-  std::atomic<Clock::duration::rep> last_round_{Clock::now().time_since_epoch().count()};
+  /// End of the first thread's last pass, in clock ticks.
+  std::atomic<Clock::duration::rep> last_pass_{Clock::now().time_since_epoch().count()};
   std::atomic<bool> guard_disabled_ = false;
   mutable std::mutex mutex_;
   std::map<int, Beat> beats_;

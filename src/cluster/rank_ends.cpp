@@ -85,10 +85,10 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-const RankEnd& cause_of(std::span<const RankEnd> failures, bool others_go_on) {
+const RankEnd& cause_of(std::span<const RankEnd> failures, bool survives_loss) {
   const auto comes_before = [&](const RankEnd& one, const RankEnd& other) {
     if (one.is_consequence != other.is_consequence) return !one.is_consequence;
-    return one.is_consequence || !others_go_on ? one.time < other.time : one.time > other.time;
+    return one.is_consequence || !survives_loss ? one.time < other.time : one.time > other.time;
   };
   return *std::min_element(failures.begin(), failures.end(), comes_before);
 }

@@ -1,5 +1,5 @@
-/// \file  How the ranks that spawn() started tell the process that started them why they end. That process alone writes
-/// the error of the run, as its last line. Ranks of other launchers write their own errors.
+/// \file  Lets the ranks of spawn() report to the process that started them why they end. That process alone writes the
+/// error of the run, as its last line. Ranks of other launchers write their own errors.
 #pragma once
 
 #include <optional>
@@ -23,12 +23,13 @@ struct RankEnd {
 
 /// Returns the failure that the others follow from. That is the first one that is no consequence of another; if all
 /// are consequences (of a frozen rank), the first of all.
-/// \param failures     at least one
-/// \param others_go_on true: the run survives the loss of a rank, so the last failure that is no consequence ended it
-const RankEnd& cause_of(std::span<const RankEnd> failures, bool others_go_on);
+/// \param failures       at least one
+/// \param survives_loss  true: the run survives the loss of a rank; the cause is then the last failure that is no
+///                       consequence of another
+const RankEnd& cause_of(std::span<const RankEnd> failures, bool survives_loss);
 
-/// Throws the failure as an error of this process: Interrupted, or Error with the rank in front of its text unless it
-/// is rank 0's or names a rank already.
+/// Throws Interrupted, or Error. The text of an Error starts with the rank, unless that is 0 or the text begins with a
+/// rank.
 [[noreturn]] void rethrow(const RankEnd& failure);
 
 /// Returns seconds of the clock of RankEnd::time.
@@ -40,7 +41,7 @@ class RankNotes {
  public:
   /// Makes empty notes, before the ranks are forked. \throws kIo when there is no memory
   explicit RankNotes(int ranks);
-  /// Makes the functions below write the note of `rank` in this process. Call it in the forked rank.
+  /// Makes tell_starter() in this process write the note of `rank`. Call it in the forked process.
   void belong_to(int rank) const;
   /// Returns the note of a rank that has ended, or nothing if it wrote none.
   std::optional<RankEnd> read(int rank) const;

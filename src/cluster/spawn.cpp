@@ -58,7 +58,7 @@ void begin_rank(pid_t parent) {
 /// The running ranks, in the process that started them.
 class Ranks {
  public:
-  Ranks(const RankNotes& notes, bool others_go_on) : notes_(notes), others_go_on_(others_go_on) {}
+  Ranks(const RankNotes& notes, bool survives_loss) : notes_(notes), survives_loss_(survives_loss) {}
   void add(pid_t process, int rank) { running_[process] = rank; }
 
   /// Returns when all ranks have ended and the run is done. \throws Error or Interrupted of the rank that failed
@@ -80,8 +80,8 @@ class Ranks {
     const bool failed = status != 0;
     if (failed && !(is_killing_ && WIFSIGNALED(status))) failures_.push_back(end_of(rank, status));
     if (rank == 0) leader_is_done_ = !failed;
-    if (rank == 0 || (failed && !others_go_on_)) begin_end();
-    if (rank != 0 && failed && others_go_on_ && deadline_ <= 0)
+    if (rank == 0 || (failed && !survives_loss_)) begin_end();
+    if (rank != 0 && failed && survives_loss_ && deadline_ <= 0)
       log::warning("[cluster] the other ranks continue without one: ", named(failures_.back()));
   }
 
@@ -108,14 +108,14 @@ class Ranks {
     for (const auto& [process, rank] : running_) ::kill(process, SIGKILL);
   }
 
-  bool run_has_failed() const { return !failures_.empty() && !(leader_is_done_ && others_go_on_); }
+  bool run_has_failed() const { return !failures_.empty() && !(leader_is_done_ && survives_loss_); }
 
   static std::string named(const RankEnd& failure) {
     return failure.text.starts_with("rank ") ? failure.text : concat("rank ", failure.rank, ": ", failure.text);
   }
 
   [[noreturn]] void say_why() const {
-    const auto& cause = cause_of(failures_, others_go_on_);
+    const auto& cause = cause_of(failures_, survives_loss_);
     for (const auto& failure : failures_)
       if (&failure != &cause) log::error("[cluster] ", named(failure));
     if (leader_is_done_) events::leave_off();  // rank 0 has written the last event
@@ -123,7 +123,7 @@ class Ranks {
   }
 
   const RankNotes& notes_;
-  bool others_go_on_;
+  bool survives_loss_;
   std::map<pid_t, int> running_;
   std::vector<RankEnd> failures_;
   double deadline_ = 0;  // of seconds_now(); 0: no rank has failed
@@ -132,11 +132,11 @@ class Ranks {
 
 }  // namespace
 
-Launch spawn(int ranks, bool others_go_on) {
+Launch spawn(int ranks, bool survives_loss) {
   const auto address = listening_address();
   const pid_t parent = ::getpid();
   const RankNotes notes(ranks);
-  Ranks children(notes, others_go_on);
+  Ranks children(notes, survives_loss);
   std::fflush(nullptr);
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t process = ::fork();

@@ -9,9 +9,9 @@ namespace evenkeel::cluster {
 /// Forks `ranks` child processes and returns in each of them; the children connect over loopback. It never returns in
 /// the calling process. That process forwards SIGINT and SIGTERM to rank 0, waits for all children, and exits with 0
 /// when the run is done. REQUIRES that no other threads exist.
-/// \param others_go_on  true: the others continue after the loss of a rank other than 0
+/// \param survives_loss  true: the others continue after the loss of a rank other than 0
 /// \throws kIo when a process cannot be created; in the calling process the error of the rank that failed first
 /// (cluster/rank_ends.h), kIo for one that was killed by a signal
-Launch spawn(int ranks, bool others_go_on);
+Launch spawn(int ranks, bool survives_loss);
 
 }  // namespace evenkeel::cluster

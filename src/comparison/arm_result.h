@@ -13,13 +13,13 @@
 namespace evenkeel::comparison {
 
 /// Mean of an arm at a budget over the complete seeds. A seed is complete if it has a score of every task that has the
-/// measure.
+/// endpoint.
 struct BudgetMean {
   double budget = 1;
   std::vector<std::optional<double>> by_seed;  ///< mean over tasks, in the order of the seeds; empty: not complete
   int64_t complete = 0;                        ///< number of complete seeds
   std::optional<double> mean, deviation;       ///< over complete seeds; deviation only with two or more
-  std::optional<Interval> interval;            ///< 95 %, by t over seeds
+  std::optional<Interval> interval;            ///< 95 % t interval over seeds
   /// Means of the other measures over the tasks that have them, in the order of Comparison::beside.
   std::vector<std::optional<double>> beside;
 };
@@ -30,7 +30,7 @@ struct PairedDifference {
   std::vector<int64_t> seeds;   ///< seeds that are complete in both arms
   std::vector<double> by_seed;  ///< arm minus reference, mean over tasks
   std::optional<double> mean, deviation;
-  std::optional<Interval> t, bca;  ///< 95 % intervals: by t over seeds; by bootstrap (bca_interval())
+  std::optional<Interval> t, bca;  ///< 95 % intervals: t interval over seeds; bootstrap (bca_interval())
   bool items = false;              ///< the bootstrap also resampled items within seeds
   /// p: p-value of the paired t-test. p_holm: p corrected by Holm's method. detectable: detectable_difference() of
   /// `by_seed`.
@@ -44,7 +44,8 @@ struct TaskRecord {
   int64_t wins = 0, losses = 0, ties = 0;
 };
 
-/// A property in which an arm and its reference train or score different functions (comparison/differences.h).
+/// A property in which an arm differs from its reference, and by which loss or scores differ at equal weights
+/// (comparison/differences.h).
 struct FunctionDifference {
   std::string what;         ///< such as "gating", "K of scores" or "data.template"
   std::string own, others;  ///< values of the arm and of its reference
@@ -52,15 +53,15 @@ struct FunctionDifference {
 
 /// An arm in one rank evaluation mode. An arm of a rank method has one ArmResult per mode, other arms have one.
 struct ArmResult {
-  std::string label;  ///< "hetlora (a)", or the arm's name
-  std::string arm,
-      rank_eval_mode;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
+  std::string label;           ///< "hetlora (a)", or the arm's name
+  std::string arm;             ///< name of the arm
+  std::string rank_eval_mode;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   bool is_reference = false;
   std::string reference{};  ///< label of the ArmResult that this one is compared with; empty for the reference
   std::vector<BudgetMean> budgets;
   std::vector<PairedDifference> differences;  ///< by budget; empty for the reference
   std::vector<TaskRecord> tasks;              ///< empty for the reference
-  std::vector<FunctionDifference> unlike{};   ///< differences to the reference beside the method; empty for it
+  std::vector<FunctionDifference> unlike{};   ///< differences from the reference other than the method; empty for it
 };
 
 /// The scores of one way of serving: the run itself, or an exported adapter.
@@ -72,12 +73,12 @@ struct ServedResult {
   std::vector<ArmResult> arms;             ///< in the order of the study
   int64_t comparisons = 0;                 ///< number of p-values that Holm's method corrected together
   std::vector<std::string> conclusions{};  ///< one sentence per arm that is not the reference
-  /// Labels of arms without scores of their exported adapter. Their own scores stand in, because other programs compute
-  /// the same. Empty for the run itself.
+  /// Labels of arms whose exported adapter was not scored. The scores of the run are used, because other programs
+  /// compute the same. Empty for the run itself.
   std::vector<std::string> as_in_run{};
   /// Arms that are left out, because evaluate.as_exported was false in a run of theirs.
   std::vector<std::string> not_exported{};
-  /// What changes the function that is trained or scored and is not equal in all arms, by label of ArmResult.
+  /// Properties that differ between arms and change loss or scores at equal weights, with the labels of ArmResult.
   std::vector<Difference> unlike{};
 };
 

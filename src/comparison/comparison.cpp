@@ -325,7 +325,7 @@ std::string rounds_of(const StudyRuns& study, const std::string& arm) {
     if (run.arm != arm || !run.missing.empty() || !run.records) continue;
     const auto& records = *run.records;
     auto text = concat(records.last_evaluated(), records.stopped_early ? " (stopped early)" : "",
-                       records.is_unfinished() ? concat(" of ", records.rounds_to_do) : "");
+                       records.lacks_final_scores() ? concat(" of ", records.rounds_to_do) : "");
     if (std::find(rounds.begin(), rounds.end(), text) == rounds.end()) rounds.push_back(std::move(text));
   }
   return rounds.empty() ? "" : concat(arm, ' ', join(rounds));
@@ -338,7 +338,7 @@ std::string rounds_note(const StudyRuns& study) {
   for (const auto& run : study.records()) {
     if (run.last_evaluated() < 0) continue;
     rounds.insert(run.last_evaluated());
-    as_planned = as_planned && !run.stopped_early && !run.is_unfinished();
+    as_planned = as_planned && !run.stopped_early && !run.lacks_final_scores();
   }
   if (rounds.size() < 2 && as_planned) return {};
   std::vector<std::string> arms;

@@ -25,7 +25,7 @@ struct ArmCost {
 struct Comparison {
   const scoring::Measure* endpoint = nullptr;   ///< the measure by which arms are compared
   std::vector<const scoring::Measure*> beside;  ///< measures that are shown next to the endpoint
-  std::vector<ServedResult> served;             ///< the run first
+  std::vector<ServedResult> served;             ///< by way of serving, kRun first
   std::vector<ArmCost> costs;
   std::vector<std::string> missing;  ///< one line per missing run, then per gap: a seed that lacks a task at a budget
   std::vector<std::string> notes;    ///< other remarks for the reader, one sentence each
@@ -44,7 +44,7 @@ struct CompareOptions {
 /// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kConfig
 /// listing the tasks or budgets if the options name another one; kData if no run is done and evaluated
 Comparison compare(const StudyRuns& study, const CompareOptions& options = {});
-/// Compares with scores that were read before. \param scores  of `study`; with items if there is a bootstrap
+/// Compares with scores that were read before. \param scores  of `study`, read with items if options.bootstrap is true
 Comparison compare(const StudyRuns& study, const ScoreLookup& scores, const CompareOptions& options);
 
 /// Returns the mean cost of an arm over its runs that have records.

@@ -15,8 +15,8 @@ namespace evenkeel::comparison {
 
 /// An arm in one rank evaluation mode and one way of serving.
 struct Aspect {
-  std::string arm,
-      rank_eval_mode;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
+  std::string arm;             ///< name of the arm
+  std::string rank_eval_mode;  ///< rank evaluation mode, "a" or "b"; empty: the method has none
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
 };
 

@@ -10,13 +10,13 @@
 
 namespace evenkeel::crypto {
 
-inline constexpr size_t kBoxTag = 16;  ///< bytes that a box is longer than its text
+inline constexpr size_t kBoxTag = 16;  ///< bytes by which a box exceeds its text: the tag
 
 /// Encrypts `text`. The nonce is twelve zero bytes, so REQUIRES a key that seals no second text.
-/// \param associated  what the box is bound to; it is not in the box
+/// \param associated  associated data: authenticated, not stored in the box
 std::string seal_box(const Secret& key, std::string_view associated, std::string_view text);
 
-/// Returns the text; nothing when key, associated bytes or box are not those that seal_box() had. The caller wipes it.
+/// Returns the text, which the caller must wipe; nothing if authentication fails.
 std::optional<std::string> open_box(const Secret& key, std::string_view associated, std::string_view box);
 
 }  // namespace evenkeel::crypto

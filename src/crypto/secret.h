@@ -17,10 +17,10 @@ using Bytes32 = std::array<uint8_t, 32>;
 void wipe(std::span<uint8_t> bytes);
 void wipe(std::string& bytes);  ///< also empties the string
 
-/// Fills `bytes` from the generator that OpenSSL keeps for private values. \throws kIo when it has none
+/// Fills `bytes` from the generator that OpenSSL keeps for private values. \throws kIo when it gives no bytes
 void random_bytes(std::span<uint8_t> bytes);
 
-/// A key or another secret of 32 bytes. Every copy is wiped when it ends.
+/// A key or another secret of 32 bytes. The destructor wipes the bytes.
 class Secret {
  public:
   Secret() = default;  ///< 32 zero bytes

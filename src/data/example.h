@@ -29,11 +29,12 @@ struct Turn {
 struct RowPlace {
   std::shared_ptr<const std::string> file{};  ///< path of the file; null for a generated row
   /// Number of the row in the file, 0 is the first: its index in a JSON list, among the lines that are not empty, or
-  /// among the questions of a TeleQuAD file. Rows that cannot be read count. Of a generated row: its number in the set.
+  /// among the questions of a TeleQuAD file. Unreadable rows are counted too. Generated row: its number in the set.
   int64_t row = -1;
 };
 
 /// One row of a task, in the LLM-Adapters format. `input` is the context; it is empty in the commonsense files.
+/// `output` is the text that is trained; `answer` is the correct answer that scoring compares with.
 struct Row {
   std::string instruction, input, output, answer;
   /// Group for partitions: the kind of task, a document or a specification. Empty if there is none.

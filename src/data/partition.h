@@ -48,8 +48,8 @@ struct PartitionConfig {
           "group of `key` belongs to the clients of one budget)");
     field("alpha", alpha, "dirichlet: concentration, > 0; smaller is more skewed");
     field("key", key,
-          "dirichlet, budget: key that rows are grouped by: label (the task kind); of telequad: spec (the same as "
-          "label), source or docid; of builtin_large: topic");
+          "dirichlet, budget: key that rows are grouped by: label (the task kind); for telequad: spec (the same as "
+          "label), source or docid; for builtin_large: topic");
     field("scheme", scheme,
           "dirichlet: client (each client draws its mixture of groups) or group (each group is divided over the "
           "clients)");
@@ -57,8 +57,8 @@ struct PartitionConfig {
           "budget: share of a group's rows, in (0, 1], that is divided evenly among the clients of its budget; the "
           "clients of all other budgets divide the rest evenly");
     field("groups", groups,
-          "budget: all groups, in the order in which they are given to the budgets in turn, the smallest budget first; "
-          "empty: sorted by name");
+          "budget: all groups; they are assigned to the budgets in turn, starting with the smallest budget; empty: "
+          "sorted by name");
   }
   /// Returns true if rows are grouped by `key`.
   bool grouped() const { return kind == PartitionKind::kDirichlet || kind == PartitionKind::kBudget; }
@@ -68,8 +68,8 @@ struct PartitionConfig {
 /// Returns the row indices of each client: disjoint and together all rows. Deterministic in `seed`.
 /// \param labels   the group of each row; only kDirichlet and kBudget read their values
 /// \param budgets  the budget of each client; only kBudget reads their values
-/// \throws kConfig if there is no client, more clients than rows, if alpha is not above 0, or if kGroup leaves a client
-/// empty in 1,000 draws. Of kBudget: if all budgets are equal, if `groups` is neither empty nor all groups of the rows,
+/// \throws kConfig for no client, for more clients than rows, for alpha <= 0, or if kGroup leaves a client empty in
+/// 1,000 draws. With kBudget also: if all budgets are equal, if `groups` is neither empty nor all groups of the rows,
 /// or if a client gets no row
 std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, std::span<const double> budgets,
                                             const PartitionConfig& config, uint64_t seed);

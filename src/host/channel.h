@@ -29,10 +29,10 @@ class Descriptor {
 /// A message that was received.
 struct Message {
   Json json{};
-  Descriptor descriptor{};  ///< that came with it, if one did
+  Descriptor descriptor{};  ///< descriptor sent with the message, if any
 };
 
-/// One end of a connection. Not for several threads at once.
+/// One end of a connection. Not thread-safe.
 class Channel {
  public:
   /// \param socket  a connected stream socket of AF_UNIX

@@ -23,7 +23,7 @@ struct MethodSource {
   static MethodSource read(const std::string& text);
 };
 
-/// A connection to a host. The host ends with it. Not for several threads at once.
+/// A connection to a host. The destructor ends a host that it started. Not thread-safe.
 class Connection {
  public:
   /// Starts the host, in the Python that $EVENKEEL_PYTHON names or else python3, or connects to it.
@@ -33,9 +33,9 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection();
 
-  /// Sets what errors name: the method and its hook, and the time limit of a wait.
+  /// Sets the method and hook that errors name, and the time limit of receive() in seconds.
   void set_wait(std::string who, double seconds);
-  /// Sends a message, and the tensors whose places it holds.
+  /// Sends a message and the tensors that it refers to (host/tensors.h).
   /// \return the segment of the tensors; null without tensors \throws kIo when the host has ended
   std::shared_ptr<Segment> send(OrderedJson message, const Outgoing& tensors = {});
   /// Waits for the next message. Segment 0 of segments() is the host's own afterwards.
@@ -43,7 +43,7 @@ class Connection {
   Json receive();
   /// Lists the segments that the host may point into: its own, and those of the tensors sent since release().
   const SegmentsById& segments() const { return segments_; }
-  /// Ends a call. Segments become free but those in `kept`, in which the host still holds arrays.
+  /// Ends a call and frees all segments except those in `kept`, in which the host still holds arrays.
   void release(const std::vector<int64_t>& kept);
 
   /// Returns true in the process that made the connection: a fork needs a connection of its own.

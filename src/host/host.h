@@ -1,4 +1,4 @@
-/// \file  Calls the hooks of a method's class in its host.
+/// \file  Calls the hooks of a method's Python class in the process that has it (host/connection.h).
 ///
 /// A conversation is a call of a hook, its result, and in between what the hook asks of the program: tensors of its
 /// arguments, sums of uploads, and the base method's hooks (`super().hook()`). One call is made at a time; calls of
@@ -44,7 +44,7 @@ class Host {
   std::map<std::string, int64_t> objects_;
 };
 
-/// Throws the error that a message of the host reports, if it is one.
+/// Throws the error that `message` reports, if any.
 /// \param who  the beginning of the error's text
 void throw_if_failed(const JsonView& message, const std::string& who);
 

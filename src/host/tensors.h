@@ -53,8 +53,8 @@ class Outgoing {
 /// The segments that a message may point into, by id.
 using SegmentsById = std::map<int64_t, std::shared_ptr<Segment>>;
 
-/// Reads tensors at the places that a message of the host names. All readers \throw kShape naming the place of a tensor
-/// of an unknown type, or outside of its segment.
+/// Reads tensors at the places that a message of the host names. \throws kShape from all readers, naming the place of a
+/// tensor of an unknown type, or outside of its segment
 class Incoming {
  public:
   explicit Incoming(const SegmentsById& segments) : segments_(segments) {}

@@ -32,7 +32,7 @@ class TokenStream {
   /// same for a name.
   bool skip(std::string_view op) { return is(op) && (next(), true); }
   bool skip_name(std::string_view word) { return is_name(word) && (next(), true); }
-  /// Advances over an operator. Like the functions below it \throws kData if the current token is another one.
+  /// Advances over an operator. \throws kData, as the functions below, if the current token is another one
   void expect(std::string_view op) {
     if (!skip(op)) refuse("expected ", op);
   }

@@ -104,7 +104,7 @@ Renderer::Flow Renderer::loop(const Node& node, const Scope& scope, const Value&
     state->node = &node;
     state->scope = &scope;
   }
-  const bool any = turns_of(node, scope, state);
+  const bool any = iterate(node, scope, state);
   state->node = nullptr;
   if (any || node.bodies.size() < 2) return Flow::kOn;
   Scope inner(&scope);
@@ -112,7 +112,7 @@ Renderer::Flow Renderer::loop(const Node& node, const Scope& scope, const Value&
 }
 
 /// Runs the iterations of a loop. Returns true if there are items.
-bool Renderer::turns_of(const Node& node, const Scope& scope, const std::shared_ptr<Loop>& state) {
+bool Renderer::iterate(const Node& node, const Scope& scope, const std::shared_ptr<Loop>& state) {
   bool ended = false;
   for (; state->index < state->items.size() && !ended; ++state->index) {
     Scope inner(&scope);

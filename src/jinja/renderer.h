@@ -77,7 +77,7 @@ class Renderer {
   Flow choose(const Node& node, Scope& scope);
   Flow loop(const Node& node, const Scope& scope, const Value& over, int recursion);
   std::vector<Value> loop_items(const Node& node, const Scope& scope, const Value& over);
-  bool turns_of(const Node& node, const Scope& scope, const std::shared_ptr<Loop>& state);
+  bool iterate(const Node& node, const Scope& scope, const std::shared_ptr<Loop>& state);  // true if there are items
   Value macro_in(const Node& node, const Scope& scope) const;
   void call_block(const Node& node, const Scope& scope);
   void assign(const Node& node, Scope& scope);

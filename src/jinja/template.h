@@ -1,7 +1,7 @@
 /// \file  Parses and renders chat templates in a subset of Jinja 2, as transformers' apply_chat_template does: in an
 /// ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, break and continue, raise_exception, a tojson that
 /// keeps non-ASCII characters, and {% generation %}. docs/prompts.md lists the subset. Strings, white space and
-/// undefined names follow Python's rules. strftime_now formats the date of its Function value, not the clock, so that a
+/// undefined names follow Python's rules. strftime_now formats a date that the caller sets, not the clock, so that a
 /// rendered text is reproducible. Templates are untrusted input: their size, nesting, steps and output are limited.
 #pragma once
 
@@ -30,7 +30,7 @@ class Template {
   /// not UTF-8 or larger than kMostBytes.
   Template(std::string_view source, std::string origin);
 
-  /// Renders the template. Several threads may render one template at a time.
+  /// Renders the template. Several threads may render the same template at once.
   /// \param variables  pairs of a name and its value. A template may call strftime_now only if a variable of this name
   ///                   is given: Function::date is the moment that it formats.
   /// \return the text, and the byte spans of the {% generation %} blocks in it

@@ -38,8 +38,8 @@ LoraFactors truncated(const LoraFactors& factors, int64_t rank);
 /// already reached. truncated(padded(f, r), f.rank()) equals f. \throws kShape when the rank is above `rank`.
 LoraFactors padded(const LoraFactors& factors, int64_t rank);
 
-/// Returns the same product with another scaling: A and B are each multiplied by the square root of the old scaling
-/// divided by the new one. REQUIRES scalings above 0 and no core.
+/// Returns the same product with another scaling: A and B are each multiplied by sqrt(old scaling / new scaling).
+/// REQUIRES scalings above 0 and no core.
 LoraFactors rescaled(const LoraFactors& factors, double scaling);
 
 /// Returns ||scaling B A||_F^2, summed over all experts, from r x r products: sum of (B^T B) * (A A^T). Products are
@@ -82,8 +82,8 @@ AdapterState best_factors(
     const RankChoice& choose_rank, const HeldAs& held_as = [](const LoraFactors& made) { return made; });
 
 /// Returns the `rank` largest singular triplets of a dense matrix [out, in] in float64, with signs as in product_svd().
-/// The result is exact up to a side of 512. Larger matrices use subspace iteration (10 rounds, fixed start) at a cost
-/// of O(out in rank). REQUIRES rank <= min(out, in).
+/// The result is exact if the shorter side is at most 512. Larger matrices use subspace iteration (10 rounds, fixed
+/// start) at a cost of O(out in rank). REQUIRES rank <= min(out, in).
 ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank);
 
 /// Adds `delta` to the accumulated change of the base weights by stacking. When the rank of a stack reaches min(in,

@@ -95,7 +95,7 @@ OrderedJson to_json(const MethodDescriptions& descriptions);
 void from_json(const JsonView& view, MethodDescriptions& descriptions);
 
 /// A method that calls its base method in every hook.
-/// Overridden hooks that cannot be called \throw kConfig, which says how to name the method's file.
+/// \throws kConfig from overridden hooks, which cannot be called; it says how to name the method's file
 class DescribedMethod : public FederatedMethod {
  public:
   explicit DescribedMethod(std::shared_ptr<const MethodDescription> description);

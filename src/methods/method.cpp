@@ -30,7 +30,7 @@ lora::AdapterState whole_adapter(const ServerState& state) {
   return lora::joined(state.common.base_change, lora::completed(state.global.adapters, state.common.fixed));
 }
 
-void gain_base_delta(ServerState& next, lora::TransportDtype dtype) {
+void add_base_delta(ServerState& next, lora::TransportDtype dtype) {
   for (auto& [site, delta] : next.global.base_delta) {
     if (delta.rank() == 0) continue;
     delta = lora::on_the_wire(delta, dtype);

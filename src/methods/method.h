@@ -12,8 +12,8 @@
 
 namespace evenkeel::methods {
 
-/// Returns a setup without adapters. Its router selects the client's K_c experts and uses the gates of `[method]
-/// gate_norm`.
+/// Returns a setup without adapters. Its router selects the client's K_c experts and normalises gate weights by
+/// `[method] gate_norm`.
 LocalSetup empty_setup(const ClientView& view);
 
 /// Checks that every token chose K_c experts, for methods that upload "<layer>.counts" and "<layer>.tokens".
@@ -61,25 +61,25 @@ class FederatedMethod {
   /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants.
   virtual lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
   /// Returns the state after a round. `uploads` are in the order of round.participants. A change of the base goes into
-  /// global.base_delta of the result. The round engine then adds it to common.base_change, sends it to all clients,
-  /// counts rounds and rejects numbers that are not finite.
+  /// global.base_delta of the result. Server::aggregate() then adds it to common.base_change, counts the round and
+  /// rejects numbers that are not finite; the next round sends it.
   virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                                 const Uploads& uploads) const;
 
   // --- both halves, for rounds in which the server gets sums alone (MethodEntry::from_sums) ---
   /// Checks the options of the method. \throws kConfig when a value needs single uploads
   virtual void check_sums() const;
-  /// Returns what the client adds to the named sums of aggregate() (Uploads::sum() and mean() of extras): the parts
-  /// that these would compute from its upload, float64, of the same names and shapes for all clients, each value of
-  /// magnitude below 2^15.
-  /// \param weight  p_c among all clients that were drawn
+  /// Returns the client's terms of the named sums that aggregate() asks for (Uploads::sum() and mean() of extras):
+  /// float64, equal names and shapes for all clients, magnitudes below 2^15.
+  /// \param weight  the client's p_c (RoundView::weights) among all clients that were drawn
   virtual TensorMap summands(const ClientUpdate& own, double weight) const;
-  /// Returns weights for the experts of a layer in place of p_c, [E] float64 in [0, 1], or an undefined tensor. The
-  /// client multiplies the changes of its stacks by them, which Uploads::change() returns summed.
+  /// Returns weights for the experts of a layer in place of p_c (RoundView::weights), [E] float64 in [0, 1], or an
+  /// undefined tensor. The client weights its changes of the expert stacks with them; Uploads::change() returns the
+  /// sum.
   virtual at::Tensor expert_weights(const std::string& layer, const ClientUpdate& own, double weight) const;
 
-  /// Checks that a round changes nothing but by the sum of the clients' changes of their factors, which gets noise
-  /// ([privacy] unit = "client"). Uploads then know no named sums (Uploads::tells()).
+  /// Checks that aggregation uses only the clients' summed changes of factors, to which noise is added
+  /// ([privacy] unit = "client"). Named sums are then not available (Uploads::has_sum()).
   /// \throws kConfig when the value of an option needs more
   virtual void check_client_privacy() const;
 

@@ -31,7 +31,7 @@ constexpr auto names(SampleFrom) {
 
 /// Describes the training rows over which a method asks for a sum of gradients.
 struct GradientSample {
-  /// Total number of rows; kClients: the share of one client, rounded up, times the number of clients.
+  /// Number of rows asked for. kClients: each client draws of_one() rows, or all that it has.
   int64_t rows = 0;
   SampleFrom from = SampleFrom::kPooled;
   bool operator==(const GradientSample& other) const = default;
@@ -58,8 +58,9 @@ struct ServerView {
   int64_t num_experts = 0;                                ///< experts of each mixture layer; 0: dense model
   int64_t max_top_k = 0;                                  ///< K_max, the top-k of the checkpoint
   nn::ScoreFunction score = nn::ScoreFunction::kSoftmax;  ///< of the checkpoint's routers
-  bool norm_behind_experts = false;                       ///< true: a norm takes out the scale of mixtures
-  int64_t rank = 0;                                       ///< the largest r_c of any client
+  /// True: a norm follows the experts, so scaling their output has no effect.
+  bool norm_behind_experts = false;
+  int64_t rank = 0;  ///< the largest r_c of any client
   lora::LoraScale scale{};
   double lr = 0;  ///< learning rate eta of the clients
   uint64_t seed = 0;
@@ -84,7 +85,7 @@ struct RoundView {
 /// Holds what is equal for all clients of a run, so that a simulation stores it once.
 struct Common {
   lora::AdapterState fixed{};  ///< factors that are sent once and never trained (A of FFA-LoRA, A and B of Fed-SB)
-  lora::AdapterState base_change{};  ///< sum of all base deltas so far; the round engine updates it, methods do not
+  lora::AdapterState base_change{};  ///< sum of all base deltas so far; Server::aggregate() updates it
 };
 
 /// State of the server between rounds. It is stored in checkpoints.
@@ -96,7 +97,7 @@ struct ServerState {
 };
 
 /// Rounds the base delta of a new state to `dtype` and adds it to common.base_change.
-void gain_base_delta(ServerState& next, lora::TransportDtype dtype);
+void add_base_delta(ServerState& next, lora::TransportDtype dtype);
 
 /// Returns the effect of a state on the base model as one adapter (joined() of lora/algebra.h). Adapter folders and
 /// exports contain this adapter.
@@ -106,7 +107,7 @@ lora::AdapterState whole_adapter(const ServerState& state);
 enum class Trainable { kAB, kB, kCore };
 
 /// Asks for a second pass over the rows of each step with fewer experts per token K', drawn per step from the powers of
-/// two below the client's K_c. It is trained towards the answer of the step's pass with K_c (K-dropout with
+/// two below the client's K_c. Its output is trained towards that of the pass with K_c (K-dropout with
 /// self-distillation): weight temperature^2 KL(softmax(z(K_c) / temperature) || softmax(z(K') / temperature)) of the
 /// logits z of each target, with the same mean as the task loss. z(K_c) has no gradient.
 struct SelfDistillation {
@@ -119,8 +120,9 @@ struct LocalSetup {
   lora::AdapterState adapters;  ///< the client's own copy, float32
   Trainable trainable = Trainable::kAB;
   nn::RouterOptions router;
-  TensorMap extra_trainables;  ///< further trained tensors, such as phi; they share memory with tensors of `router`
-  TensorMap notes{};           ///< values that the method computes once and reuses in all steps of the round
+  /// Further trained tensors, such as UB-SMoE's router offset phi; they share memory with tensors of `router`.
+  TensorMap extra_trainables;
+  TensorMap notes{};  ///< values that the method computes once and reuses in all steps of the round
   /// Experts per token of a second forward and backward pass over the rows of each step, whose gradients a step gets as
   /// StepView::reference. It may be above the client's K_c, so it is for studies only. 0: no such pass.
   int64_t reference_top_k = 0;

@@ -165,7 +165,7 @@ class UbSmoe : public FederatedMethod {
       PseudoGradients::set(server.sites, state, next, server.lr * gamma);
     }
     for (const auto& layer : server.moe_layers) {
-      if (!uploads.tells(utilization_of(layer))) continue;  // check_client_privacy(): only records would have it
+      if (!uploads.has_sum(utilization_of(layer))) continue;  // check_client_privacy(): only records would have it
       const auto u_E = utilization_E(layer, round, uploads);
       const double target = balanced_utilization(round) / static_cast<double>(server.num_experts);
       auto& phi_E = next.global.extras.at(phi_of(layer));

@@ -41,7 +41,7 @@ std::map<std::string, std::vector<lora::LoraFactors>> parts_of(const lora::Sites
 }
 
 Uploads::Uploads(std::span<const ClientUpdate> updates, bool one_by_one, RuleOfRound rule)
-    : updates_(updates), share_{.of = updates.size()}, rule_(rule), open_(one_by_one) {
+    : updates_(updates), share_{.total = updates.size()}, rule_(rule), open_(one_by_one) {
   for (size_t i = 0; i < updates.size(); ++i) share_.places.push_back(i);
 }
 

@@ -45,7 +45,7 @@ std::map<std::string, std::vector<lora::LoraFactors>> parts_of(const lora::Sites
 /// Describes which uploads of a round are in this process, and how to sum with the other processes of a cluster.
 struct UploadShare {
   std::vector<size_t> places{};             ///< position of each local update in the order of the round
-  size_t of = 0;                            ///< number of uploads of the round
+  size_t total = 0;                         ///< number of uploads of the round
   const lora::Reduction* others = nullptr;  ///< sums over the other processes; null: all uploads are here
 };
 
@@ -70,10 +70,10 @@ struct RuleOfRound {
 /// memory.
 /// In a round whose uploads are hidden (RoundTotals), the same functions return what the totals hold. each() and
 /// weights by expert are not allowed, and change() is.
-/// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers must release mapped pages. The
-/// argument `weights` always holds p_c of all clients of the round, in the order of the round. All sums throw kInternal
-/// for another number of weights, kShape naming a client that did not send the tensor or whose shape differs, and
-/// kNumeric naming a client whose values are not finite.
+/// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers must call
+/// release_mapped_pages() (base/plain/mapped_files.h). The argument `weights` always holds p_c of all clients of the
+/// round, in the order of the round. All sums throw kInternal for another number of weights, kShape naming a client
+/// that did not send the tensor or whose shape differs, and kNumeric naming a client whose values are not finite.
 class Uploads {
  public:
   /// Wraps the uploads of all clients of a round, in the order of the round.
@@ -91,7 +91,7 @@ class Uploads {
   Uploads(std::span<const ClientUpdate> updates, UploadShare share, const RoundTotals& totals);
 
   /// Returns the number of clients of the round in all processes.
-  size_t size() const { return share_.of; }
+  size_t size() const { return share_.total; }
 
   /// Computes sum_c p_c theta_c for one factor of one site, in float32, or in float64 if the factors are float64.
   /// Source: FedAvg (McMahan et al. 2017).
@@ -113,11 +113,12 @@ class Uploads {
   /// Computes a sum that FederatedMethod::summands() names: sum_c part(upload_c, p_c).
   at::Tensor sum(const std::string& name, std::span<const double> weights,
                  const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
-  /// Returns true if there are totals alone. Then a round may have no upload: its change is noise.
+  /// Returns true if uploads are hidden and only totals are known. A round may then have no upload; its change is only
+  /// noise.
   bool hidden() const { return totals_ != nullptr; }
-  /// Returns true if a sum that FederatedMethod::summands() names is known. False: the sum of changes is all that there
-  /// is ([privacy] unit = "client").
-  bool tells(const std::string& name) const { return !totals_ || totals_->sums.contains(name); }
+  /// Returns true if a sum that FederatedMethod::summands() names is known. False: only summed changes are known
+  /// ([privacy] unit = "client").
+  bool has_sum(const std::string& name) const { return !totals_ || totals_->sums.contains(name); }
   /// A factor as the clients received it, and the sum of their changes.
   struct Change {
     at::Tensor before, change;
@@ -144,7 +145,7 @@ class Uploads {
   UploadShare share_;
   RuleOfRound rule_{};
   const RoundTotals* totals_ = nullptr;
-  bool open_;
+  bool open_;  // each() is allowed
 };
 
 }  // namespace evenkeel::methods

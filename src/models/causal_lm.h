@@ -28,7 +28,7 @@
 namespace evenkeel::models {
 
 /// Describes how a family computes the gate weights of the selected experts. They are entries of the softmax over all
-/// experts or sigmoids, either unchanged or renormalised to a sum of 1. Some families have a factor besides.
+/// experts or sigmoids, either unchanged or renormalised to a sum of 1. Some families also multiply them by a factor.
 struct GateRule {
   nn::ScoreFunction score = nn::ScoreFunction::kSoftmax;
   bool renormalise = false;  ///< true: the weights are renormalised to a sum of 1
@@ -69,7 +69,7 @@ struct ModelSpec {
   /// Token ids of the end of a training text and of padding; -1: the checkpoint names none.
   int64_t end_of_text = -1, pad = -1;
   std::vector<std::string> moe_layers{};    ///< routing keys in depth order, as in "model.layers.0.mlp"
-  bool norm_behind_experts = false;         ///< true: a norm takes out the scale of what a mixture returns
+  bool norm_behind_experts = false;         ///< true: a norm follows the experts, so scaling their output has no effect
   std::set<std::string> float32_tensors{};  ///< tensors that are never of a narrower type
   GateRule gates{};
   GgufRule gguf{};
@@ -84,7 +84,7 @@ struct ForwardOptions {
   const lora::AdapterState* base_change = nullptr;  ///< the run's change of the base, with scaling 1; null: none
   nn::RouterOptions router{};
   nn::Compute compute{};  ///< engine, product table and precision
-  /// Cache to read and to append to, for generation; null: none. It excludes batches with prefix sharing.
+  /// Cache to read and to append to, for generation; null: none. Not allowed with prefix sharing.
   nn::KvCache* cache = nullptr;
   bool last_only = false;  ///< return hidden states of each sequence's last token only, [B, D]; needs `cache`
   /// Output: the routing of each micro-batch, one entry per micro-batch of the batch; empty: not recorded.
@@ -92,8 +92,8 @@ struct ForwardOptions {
   /// The factors as CausalLm::prepared() converts them; null: each pass converts its own.
   std::shared_ptr<const nn::PreparedFactors> factors{};
   /// On a GPU: records the layers of training steps and of passes over a cache, and replays them
-  /// (nn/engine/pass_graphs.h); null: they are computed operator by operator. The batch of a training step is then a
-  /// result of data::padded(), and its `factors` are null. Passes over a cache are recorded with `factors` only.
+  /// (nn/engine/pass_graphs.h); null: they are computed operator by operator. A training step needs a batch of
+  /// data::padded() and null `factors`. Passes over a cache are recorded with `factors` only.
   nn::PassGraphs* graphs = nullptr;
 };
 

@@ -33,7 +33,7 @@ class ModelBuilder {
   /// when a name is taken twice.
   /// \throws kCheckpoint as TensorSource::take()
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
-  /// Takes a tensor that is float32 or wider whatever type the others get, as transformers keeps it.
+  /// Takes a tensor that stays float32 or wider even if the others are narrower, as in transformers.
   at::Tensor take_float32(const std::string& name, at::IntArrayRef sizes);
   /// Takes a weight of matrix products, in the format of the source, and adds it to `parameters`.
   nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);

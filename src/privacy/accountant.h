@@ -1,6 +1,6 @@
-/// \file  Adds up what releases cost, and says whether a next one fits into a budget. The sum of Renyi divergences is
-/// converted to (epsilon, delta) by Canonne, Kamath and Steinke 2020, Proposition 12. Results equal those of the Python
-/// package dp-accounting (tests/parity/test_privacy.py).
+/// \file  Sums the privacy loss of releases (sums with noise), and says whether another fits into a privacy budget. The
+/// sum of Renyi divergences is converted to (epsilon, delta) by Canonne, Kamath and Steinke 2020, Proposition 12.
+/// Results equal those of the Python package dp-accounting (tests/parity/test_privacy.py).
 #pragma once
 
 #include <span>

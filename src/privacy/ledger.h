@@ -4,8 +4,8 @@
 ///   privacy.head.json  number and digest of the last line, so that lines missing at the end are noticed
 ///   privacy.key        32 secret bytes, mode 0600. Nothing else holds them
 ///
-/// Lines are never changed or removed, whatever a run repeats. An edited or shortened ledger is refused. Who deletes
-/// the whole folder deletes the account with it.
+/// Lines are never changed or removed, even when a run repeats a round. An edited or shortened ledger is refused.
+/// Deleting the folder deletes the account.
 #pragma once
 
 #include <filesystem>
@@ -22,12 +22,12 @@
 
 namespace evenkeel::privacy {
 
-/// What a member agreed to for one run. The last plan of a run is valid.
+/// The privacy settings agreed for one run. The last plan of a run applies.
 struct Plan {
   std::string run;
-  double epsilon = 0, delta = 0;  ///< the budget of all runs together
-  double clip = 0;                ///< largest norm of one member's term
-  double sampling = 1, noise = 1;
+  double epsilon = 0, delta = 0;   ///< the budget of all runs together
+  double clip = 0;                 ///< largest norm of one member's term
+  double sampling = 1, noise = 1;  ///< as in Event: sampling probability, noise multiplier
 
   void visit(auto& field) {  // base/format/record.h
     field("run", run);
@@ -42,11 +42,11 @@ struct Plan {
 /// Releases that were made together, such as the steps of a round.
 struct Release {
   std::string run;
-  int64_t round = 0;  ///< 1 is the first round
-  double noise = 1, sampling = 1;
-  int64_t times = 1;
+  int64_t round = 0;               ///< 1 is the first round
+  double noise = 1, sampling = 1;  ///< as in Event
+  int64_t times = 1;               ///< as in Releases
   double clip = 0;
-  std::optional<std::vector<int64_t>> members{};  ///< ids of those who pay; absent: all
+  std::optional<std::vector<int64_t>> members{};  ///< ids of the members whose accounts are charged; absent: all
   std::string digest;                             ///< of everything that the released values depend on, but the key
   double epsilon = 0, order = 0, delta = 0;       ///< of all releases up to this one
 
@@ -71,7 +71,7 @@ class Ledger {
   static constexpr const char* kFile = "privacy.jsonl";
 
   /// Opens the ledger of a folder, or makes a new one with a new key. \throws kCheckpoint when lines were changed or
-  /// removed, or when the key of a used ledger is missing or another; kConfig when others may read the key; kIo
+  /// removed, or when the key of a used ledger is missing or wrong; kConfig when others may read the key; kIo
   explicit Ledger(const std::filesystem::path& folder);
 
   /// Returns true if a folder has a ledger.
@@ -85,7 +85,7 @@ class Ledger {
   /// Returns the account of releases of all members.
   const Accountant& account() const { return accounts_.of_all(); }
   const MemberAccounts& accounts() const { return accounts_; }
-  /// Returns true if releases with this digest are in the account: the same values may leave again.
+  /// Returns true if releases with this digest are in the account: the same values may be released again at no cost.
   bool holds(const std::string& digest) const { return digests_.contains(digest); }
   /// Returns true if there are releases of a round (1: the first) of a run.
   bool holds(const std::string& run, int64_t round) const { return rounds_.contains({run, round}); }
@@ -94,8 +94,8 @@ class Ledger {
 
   /// Adds a plan. \throws kIo
   void add(const Plan& plan);
-  /// Adds a release, with the epsilon after it at `delta`. When this returns, the line is on disk, so the release may
-  /// leave. \throws kIo
+  /// Adds a release and stores the epsilon spent after it, at `delta`. When this returns, the line is on disk, so the
+  /// release may leave. \throws kIo
   void add(Release release, double delta);
 
  private:

@@ -81,7 +81,7 @@ int64_t RunRecords::last_evaluated() const {
   return last;
 }
 
-bool RunRecords::is_unfinished() const {
+bool RunRecords::lacks_final_scores() const {
   const auto last = last_evaluated();
   return last >= 0 && last < rounds_to_do;
 }

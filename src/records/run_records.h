@@ -25,7 +25,7 @@ struct RunRecords {
   int64_t seed = 0;
   std::string model;   ///< model.path of the config
   std::string config;  ///< the settled config as TOML
-  /// Values of the config's keys. Ranks that follow from method and budgets are left open.
+  /// Values of the config's keys. clients.ranks is empty if it follows from method and budgets.
   config::Values settings;
   Json manifest;
   std::vector<fed::RoundRecord> rounds;  ///< in round order
@@ -41,7 +41,7 @@ struct RunRecords {
   /// Returns the highest round that has a score. 0 is the state before the first round, -1 means no scores.
   int64_t last_evaluated() const;
   /// Returns true if the run has scores, but none after its last round.
-  bool is_unfinished() const;
+  bool lacks_final_scores() const;
   /// Returns the scores of one round in the order of `evaluations`, without scores of single clients
   /// (report/client_scores.h). A run computes scores by budget, then rank evaluation mode, then task.
   std::vector<scoring::TaskScore> scores(int64_t round) const;

@@ -99,7 +99,7 @@ std::string headlines_text() {
   return join(titles, "; or ");
 }
 
-/// A client of the first side with the same client on the other sides.
+/// A client of the first run with the same client of the others.
 struct Compared {
   const ClientResult* first;
   std::vector<const ClientResult*> others;
@@ -110,12 +110,12 @@ struct Compared {
   }
 };
 
-/// Returns the clients in descending order of the gain on the last side.
-std::vector<Compared> compared(std::span<const ClientSide> sides) {
+/// Returns the clients in descending order of the gain of the last run.
+std::vector<Compared> compared(std::span<const RunClientScores> runs) {
   std::vector<Compared> rows;
-  for (const auto& one : sides[0].results) {
+  for (const auto& one : runs[0].results) {
     Compared row{&one, {}};
-    for (const auto& other : sides.subspan(1)) row.others.push_back(other.find(one));
+    for (const auto& other : runs.subspan(1)) row.others.push_back(other.find(one));
     rows.push_back(std::move(row));
   }
   std::stable_sort(rows.begin(), rows.end(), [](const auto& x, const auto& y) {
@@ -124,18 +124,18 @@ std::vector<Compared> compared(std::span<const ClientSide> sides) {
   return rows;
 }
 
-std::vector<std::string> titles_of(std::span<const ClientSide> sides) {
-  std::vector<std::string> titles = {"client", "budget", sides[0].label};
-  for (const auto& side : sides.subspan(1)) titles.insert(titles.end(), {side.label, "gain"});
+std::vector<std::string> titles_of(std::span<const RunClientScores> runs) {
+  std::vector<std::string> titles = {"client", "budget", runs[0].label};
+  for (const auto& run : runs.subspan(1)) titles.insert(titles.end(), {run.label, "gain"});
   titles.insert(titles.end(), {"own rows", "questions"});
   return titles;
 }
 
-/// Compares the scores on own rows of the first side with those of the others.
-Table side_by_side(std::span<const ClientSide> sides) {
-  Table grid{.head = titles_of(sides)};
-  std::vector<GainCounts> counts(sides.size() - 1);
-  for (const auto& row : compared(sides)) {
+/// Compares the scores on own rows of the first run with those of the others.
+Table side_by_side(std::span<const RunClientScores> runs) {
+  Table grid{.head = titles_of(runs)};
+  std::vector<GainCounts> counts(runs.size() - 1);
+  for (const auto& row : compared(runs)) {
     const auto& own = row.first->own;
     std::vector<std::string> cells = {row.first->who, fixed(row.first->budget, 3), score_text(own)};
     for (size_t i = 0; i < row.others.size(); ++i) {
@@ -148,7 +148,7 @@ Table side_by_side(std::span<const ClientSide> sides) {
   }
   std::vector<std::string> pairs;
   for (size_t i = 0; i < counts.size(); ++i)
-    pairs.push_back(concat(sides[i + 1].label, " against ", sides[0].label, ": ", counts[i].text()));
+    pairs.push_back(concat(runs[i + 1].label, " against ", runs[0].label, ": ", counts[i].text()));
   grid.title = concat("own rows, ", join(pairs, "; "));
   return grid;
 }
@@ -169,27 +169,27 @@ std::string GainCounts::text() const {
   return concat(gain, " gain, ", lose, " lose, ", within, " within one question");
 }
 
-const ClientResult* ClientSide::find(const ClientResult& of) const {
+const ClientResult* RunClientScores::find(const ClientResult& of) const {
   const auto found = std::find_if(results.begin(), results.end(),
                                   [&](const ClientResult& one) { return one.id == of.id && one.task == of.task; });
   return found == results.end() ? nullptr : &*found;
 }
 
-std::vector<ClientSide> client_sides(std::span<const records::RunRecords> runs) {
-  std::vector<ClientSide> sides;
+std::vector<RunClientScores> run_client_scores(std::span<const records::RunRecords> runs) {
+  std::vector<RunClientScores> all;
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
-    std::map<std::string, ClientSide> by_mode;
+    std::map<std::string, RunClientScores> by_mode;
     for (auto& one : client_results(run.evaluations)) {
       if (!one.own) continue;
-      auto& side = by_mode[one.rank_eval_mode];
-      side.label = one.rank_eval_mode.empty() ? run.label : concat(run.label, " (", one.rank_eval_mode, ")");
-      side.run = i;
-      side.results.push_back(std::move(one));
+      auto& scores = by_mode[one.rank_eval_mode];
+      scores.label = one.rank_eval_mode.empty() ? run.label : concat(run.label, " (", one.rank_eval_mode, ")");
+      scores.run = i;
+      scores.results.push_back(std::move(one));
     }
-    for (auto& [mode, side] : by_mode) sides.push_back(std::move(side));
+    for (auto& [mode, scores] : by_mode) all.push_back(std::move(scores));
   }
-  return sides;
+  return all;
 }
 
 double headline(const scoring::TaskScore& score) {
@@ -247,8 +247,8 @@ std::vector<Table> client_scores_tables(std::span<const records::RunRecords> run
       tables.push_back({.title = concat(run.label, ": nothing is scored per client (evaluate.per_client)")});
     for (const auto& group : by_title(results)) tables.push_back(table_of(run.label + ", ", group));
   }
-  const auto sides = client_sides(runs);
-  if (runs.size() > 1 && sides.size() > 1) tables.push_back(side_by_side(sides));
+  const auto scores = run_client_scores(runs);
+  if (runs.size() > 1 && scores.size() > 1) tables.push_back(side_by_side(scores));
   return tables;
 }
 

@@ -18,12 +18,12 @@ namespace evenkeel::report {
 struct ClientResult {
   int64_t id = 0;
   std::string who;  ///< "3", or "3 (hospital)"
-  std::string task,
-      rank_eval_mode;                        ///< rank evaluation mode, "a" or "b"; empty: the method has none
+  std::string task;
+  std::string rank_eval_mode;                ///< rank evaluation mode, "a" or "b"; empty: the method has none
   double budget = 1;                         ///< the client's budget, 0 to 1
-  std::optional<scoring::TaskScore> before,  ///< score on its own rows before the first round
-      own;                                   ///< score on its own rows after the last evaluated round
-  std::optional<scoring::TaskScore> all;     ///< on all rows, after the last evaluated round
+  std::optional<scoring::TaskScore> before;  ///< score on its own rows before the first round
+  std::optional<scoring::TaskScore> own;     ///< score on its own rows after the last evaluated round
+  std::optional<scoring::TaskScore> all;     ///< score on all rows after the last evaluated round
 
   /// Returns the gain on own rows from before the first round to the last evaluated one, see gain_between(). Above 0 is
   /// better. Returns nothing if there is no score from before.
@@ -54,16 +54,16 @@ struct GainCounts {
 };
 
 /// The scores on own rows in one run and rank evaluation mode.
-struct ClientSide {
+struct RunClientScores {
   std::string label;  ///< label of the run, with the mode
   size_t run = 0;     ///< index of the run
   std::vector<ClientResult> results;
 
-  /// Returns the same client and task, or null.
+  /// Returns the result of the same client and task, or null.
   const ClientResult* find(const ClientResult& of) const;
 };
-/// Returns the sides of several runs in their order, one per rank evaluation mode.
-std::vector<ClientSide> client_sides(std::span<const records::RunRecords> runs);
+/// Returns the scores of several runs in their order, one entry per rank evaluation mode.
+std::vector<RunClientScores> run_client_scores(std::span<const records::RunRecords> runs);
 
 /// Returns a line per task with the numbers of clients that gain, lose, or change by at most one question. Empty if no
 /// client is scored.

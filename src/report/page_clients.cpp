@@ -41,8 +41,8 @@ struct ClientGain {
   double gain;
 };
 
-/// Returns the gains of the clients of one side against the first, largest first.
-std::vector<ClientGain> gains_of(const ClientSide& first, const ClientSide& other) {
+/// Returns the gains of the clients of one run against the first, largest first.
+std::vector<ClientGain> gains_of(const RunClientScores& first, const RunClientScores& other) {
   std::vector<ClientGain> gains;
   for (const auto& one : first.results)
     if (const auto* same = other.find(one)) gains.push_back({&one, gain_between(*one.own, *same->own)});
@@ -50,7 +50,7 @@ std::vector<ClientGain> gains_of(const ClientSide& first, const ClientSide& othe
   return gains;
 }
 
-OrderedJson side_json(const Source& source, const ClientSide& first, const ClientSide& other) {
+OrderedJson gains_json(const Source& source, const RunClientScores& first, const RunClientScores& other) {
   GainCounts counts;
   OrderedJson clients = OrderedJson::array();
   for (const auto& [client, gain] : gains_of(first, other)) {
@@ -73,11 +73,11 @@ OrderedJson clients_json(const Source& source) {
   for (size_t i = 0; i < source.runs.size(); ++i)
     if (const auto results = client_results(source.runs[i].evaluations); !results.empty())
       json["runs"].push_back(run_clients_json(source, i, results));
-  const auto sides = client_sides(source.runs);
+  const auto scores = run_client_scores(source.runs);
   if (source.runs.size() < 2) return json;
-  for (size_t i = 1; i < sides.size(); ++i)
-    if (auto side = side_json(source, sides[0], sides[i]); !side["clients"].empty())
-      json["against_first"].push_back(std::move(side));
+  for (size_t i = 1; i < scores.size(); ++i)
+    if (auto gains = gains_json(source, scores[0], scores[i]); !gains["clients"].empty())
+      json["against_first"].push_back(std::move(gains));
   return json;
 }
 

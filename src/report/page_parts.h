@@ -42,16 +42,16 @@ struct Source {
   std::string name(double budget) const;
 };
 
-/// Returns one entry per measure and task: means by budget, single runs, differences, levels, conclusions.
+/// Returns one entry per measure and task: means by budget, single runs, differences, chance and majority, conclusions.
 OrderedJson views_json(const Source& source, const comparison::ScoreLookup& scores);
 /// Returns one entry per measure: curves over rounds, for the mean over budgets and for each budget.
 OrderedJson progress_json(const Source& source, const comparison::ScoreLookup& scores, std::span<const double> budgets);
 /// Returns one entry per quantity of rounds: training loss, experts per token, metrics of methods, use of
 /// experts, privacy.
 OrderedJson training_json(const Source& source);
-/// Returns what the runs of an arm had spent by round, as one list per quantity.
+/// Returns the mean traffic, FLOPs and seconds of an arm's runs up to each round, as one list per quantity.
 OrderedJson spent_json(std::span<const records::RunRecords* const> runs);
-/// Returns the utilisation of experts of one run per arm, and phi against it.
+/// Returns the utilisation of experts of one run per arm, and UB-SMoE's router offset phi against it.
 OrderedJson experts_json(const Source& source);
 /// Returns the scores of single clients, by run and side by side.
 OrderedJson clients_json(const Source& source);

@@ -22,7 +22,7 @@ std::string design(const comparison::StudyRuns& study) {
 std::vector<comparison::Difference> unlike_runs(const comparison::StudyRuns& study) {
   auto all = comparison::differences(study);
   const bool unfinished = std::any_of(study.runs.begin(), study.runs.end(), [](const comparison::ArmRun& run) {
-    return run.records && run.records->is_unfinished();
+    return run.records && run.records->lacks_final_scores();
   });
   std::erase_if(all, [&](const comparison::Difference& one) {
     return one.what == "seeds" || (one.what == "scored after" && !unfinished);

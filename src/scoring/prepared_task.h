@@ -45,8 +45,8 @@ class PreparedTask {
   /// out if it is not required (Row::is_required).
   /// \param model  only its number of positions and its end-of-text token are used
   /// \throws kData naming task and row (file and line, or its index): as check_test_rows(), and for a prompt that is
-  /// empty or so long that `max_new_tokens` do not fit into the model's positions after it. Also \throws kData without
-  /// rows, and for Scoring::kNll when truncation removes the answers of all rows.
+  /// empty or so long that `max_new_tokens` do not fit into the model's positions after it; also without rows, and for
+  /// Scoring::kNll when truncation removes the answers of all rows
   PreparedTask(data::TaskInfo task, data::TaskRows set, const tokenizer::Tokenizer& tokenizer,
                const models::ModelSpec& model, const EvaluationOptions& options);
 

@@ -27,9 +27,11 @@ constexpr auto names(Decode) {
 /// Selects the program whose routing is evaluated. An adapter file does not contain router options, so another program
 /// may compute different scores from the exported adapter than the run does (fed/exchange/unexportable_routing.h).
 enum class ServedBy {
-  kRun,           ///< the run itself, with the method's router options
-  kTransformers,  ///< a program that reads the checkpoint's gate key; no phi, no rescaler, gates as trained
-  kNativeGates,   ///< a program that uses the gates that GateRule::servers gives, as llama.cpp, vLLM and SGLang do
+  kRun,  ///< the run itself, with the method's router options
+  /// A program that reads the checkpoint's gate key; gates as trained, no phi (UB-SMoE), no rescaler (A3SMoE;
+  /// docs/glossary.md).
+  kTransformers,
+  kNativeGates,  ///< a program that uses the gates that GateRule::servers gives, as llama.cpp, vLLM and SGLang do
 };
 constexpr auto names(ServedBy) {
   return std::array{config::EnumName<ServedBy>{"run", ServedBy::kRun},
@@ -104,8 +106,8 @@ struct ClientOfScore {
 struct TaskScore {
   std::string task;
   double budget = 1.0;
-  std::string
-      rank_eval_mode{};  ///< rank evaluation mode of a rank method: "a" or "b" (docs/ambiguities.md, R25); else empty
+  /// Rank evaluation mode of a rank method, "a" or "b" (docs/ambiguities.md, R25); else empty.
+  std::string rank_eval_mode{};
   ServedBy served_by = ServedBy::kRun;  ///< other than kRun: score of the exported adapter
   int64_t top_k = 0;                    ///< experts per token
   int64_t rows = 0;
@@ -226,7 +228,7 @@ struct ItemScores {
 
 /// Answer of a model to one row, and its scores.
 struct Prediction {
-  std::string output;     ///< generated text up to a second "### Response:" (free text: any such title), stripped
+  std::string output;     ///< generated text before the next "### Response:" (free text: the next "### "), stripped
   std::string extracted;  ///< answer found in the output; empty: none found
   std::string gold;       ///< correct answer of the row
   std::string ranked;     ///< likeliest allowed answer; empty when ranking is off

@@ -1,12 +1,12 @@
 /// \file  Hides integers modulo 2^b behind masks that cancel in the sum of all members of a round (Bonawitz et al.,
 /// "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017). Each pair of members agrees on a
-/// key; the one at the lower place adds its stream and the other subtracts it. A second mask, from a key of the
+/// key; the one at the lower place adds the key's stream and the other subtracts it. A second mask, from a key of the
 /// member's own, stays until enough members say that its upload has arrived.
 ///
 ///   upload_i = y_i + stream(K_i) + sum_{j > i} stream(K_ij) - sum_{j < i} stream(K_ij)   modulo 2^b
 ///
-/// Streams are ChaCha20 by section and block (crypto/chacha20.h). They are made and added in blocks on all threads: a
-/// whole mask is never in memory.
+/// A stream is ChaCha20 output of its key, with section and block in the IV (crypto/chacha20.h). Streams are made and
+/// added in blocks on all threads: a whole mask is never in memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,8 +39,8 @@ struct MaskKey {
 };
 
 /// Returns K_ij, the key of two members. Both compute the same.
-/// \param context  what the round is bound to (secure/context.h)
-/// \throws kData when the other's public key was made to attack
+/// \param context  what the round is bound to (secure/round_context.h)
+/// \throws kData when the other's public key gives an all-zero shared secret
 Secret pair_key(const Bytes32& context, Place own, const Secret& own_secret, Place other, const Bytes32& other_public);
 /// Returns K_i, the key of the member's own mask. \param seed  its 32 random bytes b_i
 Secret self_key(const Bytes32& context, Place own, const Secret& seed);
@@ -50,7 +50,7 @@ Secret self_key(const Bytes32& context, Place own, const Secret& seed);
 std::vector<MaskKey> upload_keys(const Bytes32& context, Place own, const Secret& mask_secret, const Secret& seed,
                                  const std::map<Place, Bytes32>& publics);
 
-/// What the server learned to take the masks off a sum: the seed of every survivor and the mask secret of every member
+/// The secrets with which the server unmasks a sum: the seed of every survivor and the mask secret of every member
 /// whose upload is not in the sum. Never both for one member.
 struct Recovered {
   std::map<Place, Secret> seeds{};    ///< b_i of survivors

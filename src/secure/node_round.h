@@ -44,8 +44,8 @@ class SummedRounds {
   virtual void store(const std::string& run, int64_t round, const SummedSet& set) = 0;
 };
 
-/// One attempt. All functions \throw kData naming the rule that the server's message breaks; the state is then as
-/// before. Repeated messages get the same answers.
+/// One attempt. Repeated messages get the same answers. \throws kData from all functions, naming the rule that the
+/// server's message breaks; the state is then as before
 class NodeRound {
  public:
   /// Begins an attempt with new keys, phase 1. \throws kData as check_context(), and when the round was summed already

@@ -13,7 +13,7 @@
 
 namespace evenkeel::secure {
 
-/// The store of one node. Threads: one. All functions \throw kIo, and kCheckpoint for a damaged file, naming it.
+/// The store of one node. Threads: one. \throws kIo from all functions; kCheckpoint naming a damaged file
 class NodeStore : public SummedRounds {
  public:
   /// Creates the folder if it is missing.

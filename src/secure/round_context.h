@@ -24,12 +24,13 @@ struct Member {
 struct RoundContext {
   std::string run{}, config{};  ///< name of the run; digest of its config
   int64_t round = 0, attempt = 0;
-  int64_t bits = 32, exponent = 0;
-  double range = 0;
-  int64_t threshold = 0;
-  int64_t values = 0, counts = 0;  ///< lengths of the two parts of an upload
+  int64_t bits = 32, exponent = 0;  ///< as in RingFormat
+  double range = 0;                 ///< as in RingFormat
+  int64_t threshold = 0;            ///< fewest members whose shares unmask the sum
+  int64_t values = 0, counts = 0;   ///< lengths of the two parts of an upload
   std::vector<Member> roster{};
-  /// Noise of each member's values and of its last count, where members add noise, and the bound of their norm.
+  /// Variances of the noise that a member adds to its values and to its last count; `clip`: largest norm of a member's
+  /// change.
   int64_t variance = 0, indicator_variance = 0;  ///< 0: none
   double clip = 0;
 
@@ -59,8 +60,8 @@ struct NodeRules {
 /// Checks the terms that a server proposes. \return the node's place
 /// \throws kData naming the rule: another run or config; a roster that is too small or too large, names a key twice,
 /// lacks the node's or has one that is no peer; a threshold of half the roster or less, below kFewestMembers or above
-/// the roster; weights outside [0, 1] or that add up to more than 1; another scale than that of bits, range and
-/// number of members; what check_shares() refuses of all members
+/// the roster; weights outside [0, 1] or that add up to more than 1; an exponent that does not follow from bits, range
+/// and members; what check_shares() refuses of all members
 Place check_context(const RoundContext& context, const NodeRules& rules);
 
 /// Checks that no member of a sum has more than kMostShare of its weight. \param members  who is in the sum, by place

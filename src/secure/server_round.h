@@ -17,8 +17,8 @@
 
 namespace evenkeel::secure {
 
-/// One attempt. Unless stated otherwise, functions \throw kData naming the client whose message is wrong; the state is
-/// then as before.
+/// One attempt. \throws kData from all functions, unless stated otherwise, naming the client whose message is wrong;
+/// the state is then as before
 class ServerRound {
  public:
   explicit ServerRound(RoundContext context);

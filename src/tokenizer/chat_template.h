@@ -63,10 +63,9 @@ class ChatTemplate {
   std::optional<jinja::Date> date_;
 };
 
-/// The chat templates of a model by name, of which two count: conversations with tools use `tool_use`, all others, and
-/// all where there is no tool_use, use `default`. A single template without a name is `default`. This is the rule of
-/// transformers' get_chat_template; templates of other names (`rag`) are used by it only where a caller asks for them,
-/// which nobody does here. The const functions are thread-safe.
+/// The chat templates of a model by name. Conversations with tools use `tool_use` if it exists, all others `default`. A
+/// single template without a name is `default`. This is the rule of transformers' get_chat_template. Other templates,
+/// such as `rag`, are not used. The const functions are thread-safe.
 class ChatTemplates {
  public:
   /// Reads the templates of a model's folder as transformers 5 does: chat_template.jinja is `default`, and
@@ -76,8 +75,8 @@ class ChatTemplates {
   /// \throws kData naming the folder if it has no template, or the file and line of an error (jinja/template.h). An
   /// error in tool_use is thrown where it is used.
   static ChatTemplates of_model(const std::filesystem::path& folder);
-  /// Reads one template from `file`, for all conversations, and the special tokens from the model's folder. If the file
-  /// holds what source() gives of several templates, it has these. \throws kIo, kData.
+  /// Reads one template from `file`, for all conversations, and the special tokens from the model's folder. The file
+  /// may also be the JSON object that source() returns for several templates. \throws kIo, kData.
   static ChatTemplates of_file(const std::filesystem::path& file, const std::filesystem::path& folder);
 
   /// Returns the template of a conversation with these variables. It is for tools where `tools` is given and not none,

@@ -77,8 +77,7 @@ struct LocalTraining {
     field("idle_expert_update", idle_expert_update,
           "update of experts without a token in a step: zero_grad (as with a zero gradient) or skip (none)");
     field("max_grad_norm", max_grad_norm,
-          "largest norm of the gradient of all trained factors together, which the optimiser gets after the method's "
-          "changes; 0: no limit");
+          "limit of the gradient norm over all trained factors, applied after the method's edits; 0: no limit");
     field("optimizer", optimizer, "");
   }
   void resolve(const config::Table& table) const {
@@ -141,7 +140,7 @@ struct LocalWork {
 /// whole step (`loss_mean`). This holds for merged micro-batches too. Micro-batches without a target are left out. The
 /// order of rows is drawn from (seed, "batches", round, client).
 /// With `privacy`, a step runs its rows one by one and adds noise (train/private_steps.h). The method sees no routing
-/// then, and there are as many steps as without. If the report is withheld, it has steps alone.
+/// then, and there are as many steps as without. A withheld report holds only steps and privacy.
 /// \throws kNumeric naming the step when a loss is not finite; kData when there are no rows; kConfig when the download
 /// has a higher rank than the client
 LocalResult train_locally(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,

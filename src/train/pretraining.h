@@ -115,13 +115,13 @@ struct PretrainConfig {
 models::MemoryPlan memory_plan(const PretrainConfig& config);
 /// Estimates the memory that pretrain() will need on a GPU. \throws as memory_plan()
 models::MemoryPlan device_memory_plan(const PretrainConfig& config);
-/// Compares both estimates with what is there. \throws kConfig when one does not fit
+/// Compares both estimates with the memory available. \throws kConfig when one does not fit
 void require_memory(const PretrainConfig& config, c10::Device device);
 
 /// Trains a model and writes it to the folder `out`, which is locked during the call. Without `resume`, `out` must be
 /// missing or empty. With it, training continues from the checkpoint in `out`, and the result equals that of an
-/// uninterrupted run to the bit on the same device and engine. These two may differ from those of the beginning, which
-/// is a warning. A run without a checkpoint starts again from step 0. A finished run is left as it is.
+/// uninterrupted run to the bit on the same device and engine. Device and engine may change on resuming, with a
+/// warning. A run without a checkpoint starts again from step 0. A finished run is left as it is.
 /// The folder then contains the model (config.json, model.safetensors, tokenizer.json), the config with all keys
 /// (pretrain.toml), and the loss curve with tokens/s (pretrain.jsonl; base/plain/sealed.h). An unfinished run also has
 /// checkpoint.json and, after the first checkpoint, checkpoint-<step>.safetensors. checkpoint.json names that file and

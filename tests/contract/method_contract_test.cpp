@@ -92,7 +92,7 @@ class MethodContract : public ::testing::TestWithParam<Case> {
     }
     auto totals = fed::read_sum(layout, sum, format, 1.0, std::ssize(round.participants)).totals;
     totals.before = method->broadcast(state, round.participants[0], round).adapters;
-    methods::UploadShare all{.places = {}, .of = bare.size()};
+    methods::UploadShare all{.places = {}, .total = bare.size()};
     for (size_t i = 0; i < bare.size(); ++i) all.places.push_back(i);
     return method->aggregate(server, state, round, {bare, all, totals});
   }

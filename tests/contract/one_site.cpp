@@ -70,7 +70,7 @@ methods::ServerState OneSite::aggregate(const methods::ServerState& state,
     updates.push_back({round.participants[c], std::move(payload), 1});
   }
   auto next = method->aggregate(server(), state, round, updates);
-  methods::gain_base_delta(next, lora::TransportDtype::kFloat32);
+  methods::add_base_delta(next, lora::TransportDtype::kFloat32);
   return next;
 }
 

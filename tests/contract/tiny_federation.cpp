@@ -155,7 +155,7 @@ methods::ServerState TinyFederation::aggregate(const methods::FederatedMethod& m
                                                const methods::ServerState& state, const methods::RoundView& round,
                                                const methods::Uploads& uploads) const {
   auto next = method.aggregate(server(), state, round, uploads);
-  methods::gain_base_delta(next, lora::TransportDtype::kFloat32);
+  methods::add_base_delta(next, lora::TransportDtype::kFloat32);
   return next;
 }
 

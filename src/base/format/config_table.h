@@ -14,13 +14,13 @@
 ///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
 ///
 /// The type of a field may be
-/// - int64_t, double, bool, std::string, a vector of these, or Names
+/// - int64_t, double, bool, std::string, a vector of these except bool, or Names (one string or several)
 /// - an enum with `names()`
 /// - a nested struct with visit(), or a vector of such structs (`[[section.key]]`)
 /// - an optional of any scalar; empty: the key is absent
 /// - a struct that TOML may give as a list (ListOrTable)
 ///
-/// A map holds sub-tables whose names the file chooses: `field.tables(sets, defaults)`.
+/// A map by name reads all remaining sub-tables: `field.tables(map, defaults)`.
 ///
 /// An unknown key is an error that names its path and lists the known keys. The error for a value of the wrong type
 /// names the expected type. A struct may have `resolve(const config::Table&)`, which is called after its fields were
@@ -94,7 +94,8 @@ class Table {
   /// Applies an assignment of `--set`, "a.b=value". The value is TOML; a bare word, or a list of bare words, is read as
   /// strings. A table is merged into the table under that key, at every depth: keys that it does not name keep their
   /// values. A list or a scalar replaces the old value. Call it before table() and tables(), because it may replace
-  /// sub-tables. \throws kConfig for any other value, and for a table in the place of a scalar or the reverse.
+  /// sub-tables. \throws kConfig if the value is neither TOML nor bare words, or if a table meets a scalar or the
+  /// reverse
   void set(std::string_view assignment);
   /// Returns true if the table holds a value under a key with dots, as "train.rounds".
   bool contains_path(std::string_view path) const;

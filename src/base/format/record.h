@@ -15,13 +15,13 @@
 /// The type of a field may be int64_t, double, bool, std::string, an enum with names() (base/format/config_table.h), a
 /// [N] int64 tensor, another struct with visit(), and lists, maps by name and optionals of these. An integer must be 0
 /// or more; field("key", value, least) sets another minimum. A double must be finite, because JSON has only null for
-/// other values. An empty optional is written without its key. Reading appends to a list and adds to a map, so the
-/// default values of these fields should be empty. Any other type needs to_json(value) and from_json(view, value).
+/// other values. An empty optional is not written. Reading appends to a list and adds to a map, so the default values
+/// of these fields should be empty. Any other type needs to_json(value) and from_json(view, value).
 ///
 /// field.optional("key", value) reads a field that older files lack: if the key is missing, the value is unchanged.
 ///
-/// Fields that are present or absent together are listed under holds(). Here they are the fields of
-/// `std::optional<Use> use`, and they stand in the same object, not in a nested one:
+/// holds() begins a group of fields that are present or absent together. In this example the group is the content of
+/// `std::optional<Use> use`; its keys stand in the enclosing object:
 ///
 ///   if (field.holds("layers", use.has_value())) (use ? *use : use.emplace()).visit(field);
 ///

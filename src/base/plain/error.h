@@ -10,14 +10,14 @@
 
 namespace evenkeel {
 
-/// Names the part at fault. All kinds but kInternal give exit code 1.
+/// The category of an error. All but kInternal give exit code 1.
 enum class ErrorKind {
   kConfig,      ///< a configuration file, a flag, or a combination of settings
   kData,        ///< a data set, tokenizer or prompt file
   kCheckpoint,  ///< a model or adapter folder
   kShape,       ///< tensors with shapes that do not match
   kNumeric,     ///< a loss, gradient or aggregate that is not finite
-  kIo,          ///< a failed system call: a file exists, is missing or not writable; the disk or memory is full
+  kIo,          ///< a failed system call: a file is missing, not writable or already there; disk or memory is full
   kInternal,    ///< a defect of the program (exit code 2)
 };
 using enum ErrorKind;

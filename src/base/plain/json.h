@@ -47,8 +47,8 @@ template <std::same_as<Json> J>  // accepts no type that converts to Json
 std::string shown(const J& value, size_t limit = 60);
 
 /// Refers to a value inside a document and knows its place for errors: "config.json: rope.theta is "x", expected a
-/// number". It is cheap to copy. The document must outlive it. All readers \throw the error kind of the document,
-/// naming the place.
+/// number". It is cheap to copy. The document must outlive it. \throws the error kind of the document from all
+/// readers, naming the place
 /// Example:
 ///   const Json json = load_json(file, kCheckpoint);
 ///   const JsonView config(json, file.string(), kCheckpoint);

@@ -16,7 +16,8 @@ enum class Level { kInfo, kWarning, kError };
 /// Drops all later lines below `level` from stderr. The default is kInfo. A File still receives them.
 void set_level(Level level);
 
-/// Writes one line at once. Control characters are escaped. A line above 2,000 bytes is shortened (base/plain/text.h).
+/// Writes and flushes one line. Control characters are escaped. A line above 2,000 bytes is shortened
+/// (base/plain/text.h).
 void write(Level level, std::string_view line);
 
 template <typename... Parts>
@@ -32,9 +33,9 @@ void error(const Parts&... parts) {
   write(Level::kError, concat(parts...));
 }
 
-/// Copies every log line, whatever its level, to a file with the UTC date and time. At most one File may exist at a
-/// time. A file that cannot be opened or written is ignored, because a run must not stop for its log; the lines are
-/// then lost.
+/// Copies every log line of any level to a file, each with the UTC date and time. At most one File may exist at a time.
+/// A file that cannot be opened or written is ignored, because a run must not stop for its log; the lines are then
+/// lost.
 class File {
  public:
   /// Starts to collect lines in memory until open() is called.

@@ -191,7 +191,7 @@ void give_back_device_memory(c10::Device device) {
   if (!device.is_cpu()) at::accelerator::emptyCache();
 }
 
-std::string out_of_device_memory(const std::exception& error) {
+std::string device_memory_message(const std::exception& error) {
   const auto* full = dynamic_cast<const c10::OutOfMemoryError*>(&error);
   const std::string text = full != nullptr ? full->what_without_backtrace() : error.what();
   if (full == nullptr && text.find("CUDA error: out of memory") == text.npos) return {};

@@ -70,9 +70,9 @@ void synchronize(c10::Device device);
 void give_back_device_memory(c10::Device device);
 
 /// Returns one line for a message when `error` means that the device's memory is full, otherwise an empty string.
-std::string out_of_device_memory(const std::exception& error);
+std::string device_memory_message(const std::exception& error);
 
-/// Copies bytes [N] between devices, to a GPU without waiting for it.
+/// Copies bytes [N] between devices. A copy to a GPU may return before it is complete.
 void copy_bytes(const at::Tensor& from_N, const at::Tensor& to_N);
 
 /// Copies tensors between devices, one storage at a time. Tensors that share memory share it in the copy too, and

@@ -71,12 +71,12 @@ TEST(Device, OutOfMemoryIsOneLineWithoutAStackTrace) {
   const c10::OutOfMemoryError full({__func__, __FILE__, 1},
                                    "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of "
                                    "79.1 GiB of which 1 GiB is free.");
-  const auto text = out_of_device_memory(full);
+  const auto text = device_memory_message(full);
   EXPECT_TRUE(text.starts_with("the device's memory is full: CUDA out of memory. Tried to allocate 20.00 GiB;"))
       << text;
   EXPECT_EQ(text.find('\n'), text.npos);
-  EXPECT_FALSE(out_of_device_memory(std::runtime_error("CUDA error: out of memory\nmore")).empty());
-  EXPECT_TRUE(out_of_device_memory(std::runtime_error("DefaultCPUAllocator: can't allocate memory")).empty());
+  EXPECT_FALSE(device_memory_message(std::runtime_error("CUDA error: out of memory\nmore")).empty());
+  EXPECT_TRUE(device_memory_message(std::runtime_error("DefaultCPUAllocator: can't allocate memory")).empty());
 }
 
 TEST(StorageCopies, TensorsThatShareMemoryShareItInTheCopy) {

@@ -20,7 +20,7 @@ auto in_context(const std::string& context, const Work& work) {
   } catch (const Error& error) {
     throw error.with_context(context);
   } catch (const c10::Error& error) {
-    if (const auto full = out_of_device_memory(error); !full.empty()) fail(kIo, context, ": ", full);
+    if (const auto full = device_memory_message(error); !full.empty()) fail(kIo, context, ": ", full);
     fail(kInternal, context, ": ", error.what_without_backtrace());
   }
 }

@@ -108,7 +108,7 @@ void compute_on(ModelSection& model, const std::string& device) {
 }
 
 std::string why_no_graphs(const ModelSection& model) {
-  if (!names_gpu(model.device)) return "no GPU computes";
+  if (!names_gpu(model.device)) return "the device is not a GPU";
   const auto device = find_device(model.device, "model.device");
   if (is_sparse(model))
     if (const auto why = why_experts_wait(model, device); !why.empty()) return why;

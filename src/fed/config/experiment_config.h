@@ -43,9 +43,11 @@ namespace evenkeel::fed {
 /// Arithmetic of products with a base stored in 16 bits or int8 (nn/compute/matmul_table.h). Other bases are computed
 /// in float32. With the engine kAten, the value is the type of products inside blocks (nn/compute/compute.h).
 enum class ComputeDtype {
-  kAuto,      ///< engine kKernels: measured when the run is created; kAten: bfloat16 on a GPU, else float32
-  kBFloat16,  ///< own kernels; large products round activations to bfloat16 and use dot-product instructions
-  kFloat32,  ///< own kernels with exact products. With kBFloat16 or kFloat32, results do not depend on the thread count
+  kAuto,  ///< engine kKernels: measured when the run is created; kAten: bfloat16 on a GPU, else float32
+  /// This program's kernels; large products round activations to bfloat16 and use dot-product instructions.
+  kBFloat16,
+  /// This program's kernels with float32 products. As with kBFloat16, results do not depend on the thread count.
+  kFloat32,
   kMeasured,  ///< the kernels that [model.products] lists; not available with kAten
 };
 constexpr auto names(ComputeDtype) {
@@ -56,8 +58,8 @@ constexpr auto names(ComputeDtype) {
 }
 using nn::EngineChoice;
 
-/// Selects whether the layers of a step of training or generation are recorded as graphs of a GPU
-/// (nn/engine/pass_graphs.h). Their batches are padded, so the bits of a run depend on it.
+/// Selects whether the layers of a step of training or generation are recorded as CUDA graphs
+/// (nn/engine/pass_graphs.h). Their batches are padded, so results may differ in rounding.
 enum class GraphsChoice { kAuto, kOn, kOff };
 constexpr auto names(GraphsChoice) {
   return std::array{config::EnumName<GraphsChoice>{"auto", GraphsChoice::kAuto},
@@ -69,9 +71,9 @@ constexpr auto names(GraphsChoice) {
 struct MachineChoices {
   int64_t threads = 1;
   nn::MatmulTable products;
-  std::string device = "cpu";                       ///< value of device = "auto": "cpu" or "cuda"
-  std::string no_graphs = "no GPU computes";        ///< why graphs cannot be recorded; empty: they can
-  std::string no_cuda_kernels = "no GPU computes";  ///< why CUDA kernels cannot compute; empty: they can
+  std::string device = "cpu";                               ///< value of device = "auto": "cpu" or "cuda"
+  std::string no_graphs = "the device is not a GPU";        ///< why graphs cannot be recorded; empty: they can
+  std::string no_cuda_kernels = "the device is not a GPU";  ///< why CUDA kernels cannot compute; empty: they can
 };
 
 /// `[model.products]`: the kernel of each product with the base, by number of rows. Each list has
@@ -115,7 +117,7 @@ struct ModelSection {
           "storage of the frozen base weights: checkpoint (as in the file), float32, bfloat16 or float64");
     field("compute_dtype", compute_dtype,
           "arithmetic with bfloat16 or int8 weights: float32, bfloat16, measured (kernels of model.products), or auto "
-          "(measured once on this machine; bits depend on it)");
+          "(measured once on this machine; results may differ in rounding)");
     field("base_format", base_format,
           "stored (as dtype says), or int8 with a scale per row for experts, attention, dense blocks and head, half "
           "the memory of bfloat16");
@@ -130,11 +132,12 @@ struct ModelSection {
           "otherwise kernels)");
     field("graphs", graphs,
           "record the layers of a step of training or generation and replay them, on a GPU: on, off, or auto (on where "
-          "it is possible); bits depend on it");
+          "it is possible); results may differ in rounding");
     field("cuda_kernels", cuda_kernels,
           "kernels of this program that compute on a GPU instead of LibTorch's operators: none, all, some of swiglu, "
           "norm, "
-          "rows and routing with commas between them, or auto (all where they can be compiled); bits depend on it");
+          "rows and routing with commas between them, or auto (all where they can be compiled); results may differ in "
+          "rounding");
     field("products", products, "");
   }
   void resolve(const config::Table& table) const;
@@ -157,7 +160,7 @@ struct ModelSection {
   nn::Compute compute() const;
   /// Replaces compute_dtype "auto" by the measured kernels `chosen`. Does nothing if compute_dtype is not "auto".
   void settle_products(const nn::MatmulTable& chosen);
-  /// Returns the options for loading the weights onto the processor.
+  /// Returns the options for loading the weights onto the CPU.
   /// \param beside  the run folder; the default int8 cache is in its parent folder
   models::BaseStorage storage(const std::filesystem::path& beside) const;
   /// Returns true if the base is stored in float32 or float64, for which there is only one kernel.
@@ -219,7 +222,7 @@ struct DataSection : data::TokenizeOptions {
   void check_family(const std::string& name, const config::Table& table) const;
 };
 
-/// `[[clients.client]]`: values of one client. Keys that it omits have the values of all clients.
+/// `[[clients.client]]`: values of one client. Omitted keys take the value that [clients] or [data.files] gives to all.
 struct ClientSection {
   std::string name, key;
   std::vector<std::string> data, test;
@@ -272,16 +275,16 @@ struct ClientsSection {
     field("participation", participation,
           "share of the clients drawn per round, in (0, 1]; at least one client is drawn");
     field("parallel", parallel,
-          "number of clients that train at the same time, each with `threads` threads; bits do not depend on it");
+          "number of clients that train at the same time, each with `threads` threads; results do not depend on it");
     field("budgets", budgets,
-          "beta_c in (0, 1], one per client, or { values, shares, deal }; K_c = floor(K_max beta_c); empty: 1/8, 1/4, "
-          "1/2, 1 in turn");
+          "beta_c in (0, 1], one per client, or a pattern { values, shares, deal }; K_c = floor(K_max beta_c); empty: "
+          "1/8, 1/4, 1/2, 1 in turn");
     field("ranks", ranks,
-          "r_c in 1 .. lora.rank, one per client, or { values, shares, deal }; empty: lora.rank, or lora.rank (0.2 + "
-          "0.8 beta_c) with a rank method");
+          "r_c in 1 .. lora.rank, one per client, or a pattern { values, shares, deal }; empty: lora.rank, or "
+          "lora.rank * (0.2 + 0.8 beta_c) with a rank method");
     field("profiles", profiles,
-          "names in [client_profiles], one per client, or { values, shares, deal }, for simulated time; empty: time is "
-          "not simulated");
+          "names in [client_profiles], one per client, or a pattern { values, shares, deal }, for simulated time; "
+          "empty: time is not simulated");
     field("deadline", deadline,
           "seconds after which a round closes without the clients that have not replied: simulated with profiles, real "
           "with nodes (evenkeel serve); 0: none");
@@ -289,9 +292,9 @@ struct ClientsSection {
     field("most_examples", most_examples,
           "nodes only: largest number of training rows that a client may report when it joins; 0: no limit");
     field("update_ratio", update_ratio,
-          "nodes, and with bound_simulated all clients: a client is left out of a round in which its update moves more "
-          "than this many times as far as the round's median, in all and per optimiser step; with fewer than three "
-          "updates, as its optimiser can move; 1 or more; 0: no limit");
+          "nodes, and with bound_simulated all clients: leave a client out of a round if its update's norm exceeds "
+          "this many times max(the round's median norm, its steps * the median norm per step); with fewer than three "
+          "updates, this many times what its optimiser can move; 1 or more, or 0: no limit");
     field("update_norm", update_norm,
           "clients as for update_ratio: largest Frobenius norm of an update over all factors, beyond which the client "
           "is left out of the round; 0: no limit");
@@ -444,8 +447,8 @@ struct ExperimentConfig {
     field("name", name, "name of the run and of its folder");
     field("seed", seed, "seed of all random draws, 0 or more");
     field("threads", threads,
-          "CPU threads per training client; 0: all cores, divided among clients that train at the same time; bits "
-          "depend on it where LibTorch computes products");
+          "CPU threads per training client; 0: all cores, divided among clients that train at the same time; "
+          "results may differ in rounding where LibTorch computes products");
     field("model", model, "");
     field("lora", lora, "");
     field("data", data, "");

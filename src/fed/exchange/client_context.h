@@ -31,12 +31,13 @@ class SharedState {
   /// applied is ignored.
   /// \throws kData when an earlier change was missed
   void receive_change(int64_t round, const lora::AdapterState& base_delta);
-  /// Copies the shared state of a server in the same process. The result is bit-identical to applying all its updates.
+  /// Takes over the shared state of a server in this process; tensors share memory. The values equal those of all
+  /// updates.
   void take(const methods::ServerState& state);
   const methods::Common& common() const { return common_; }
   /// Returns the shared state on `device`. It is copied on first use and kept until the state changes. A changed state
-  /// of the same sizes lies at the same addresses.
-  /// \return null for the processor
+  /// of the same sizes lies at the same addresses, which recorded passes need, unless a client still uses the old one.
+  /// \return null for the CPU
   std::shared_ptr<const train::Residence> residence(c10::Device device);
   /// Returns the recorded passes of the base, which are kept until the process ends.
   std::shared_ptr<train::StepGraphs> graphs(nn::EngineKind engine);
@@ -46,7 +47,7 @@ class SharedState {
   methods::Common common_;
   int64_t round_ = 0;  // last round with an applied change
   std::shared_ptr<const train::Residence> residence_{};
-  std::weak_ptr<const train::Residence> lent_{};  // the last one
+  std::weak_ptr<const train::Residence> lent_{};  // what residence() made last
   train::KeptMemory residence_memory_{};
   std::shared_ptr<train::StepGraphs> graphs_{};
 };
@@ -67,7 +68,7 @@ struct ClientContext {
   std::shared_ptr<ExamplePrivacy> privacy{};
   /// Masks summands with keys of this client; null: masks are simulated.
   std::shared_ptr<UploadMasks> masks{};
-  /// Gives the noise that this client adds to its change a key of its own; null: keys follow from the seed.
+  /// Key and account of the noise that this client adds to its change; null: the key is derived from the seed.
   std::shared_ptr<ClientNoise> noise{};
   std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 
@@ -78,7 +79,7 @@ struct ClientContext {
   std::shared_ptr<train::StepGraphs> graphs() const;
   /// Returns the options of a forward pass. Borrows `setup`, a result of on_device(), and the shared state.
   models::ForwardOptions forward(const methods::LocalSetup& setup) const;
-  /// Copies `setup` to the device of the base. On the processor it is returned unchanged.
+  /// Copies `setup` to the device of the base. On the CPU it is returned unchanged.
   methods::LocalSetup on_device(methods::LocalSetup setup) const;
   scoring::EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
   /// Reads, checks and tokenises test rows, or returns those of an earlier call. The model may be without weights.

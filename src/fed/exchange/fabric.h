@@ -52,7 +52,7 @@ struct Exchange {
   /// \throws Error when the reply is not what its task asked for
   std::function<std::optional<double>(const methods::ClientProfile& client, const Reply& reply)> check{};
   /// Reports a client that will not reply any more. If empty, the loss of a client is an error.
-  std::function<void(int64_t client, const std::string& why)> on_loss{};
+  std::function<void(int64_t client, const std::string& why)> on_lost{};
   std::optional<TrainingRound> training{};  ///< set when the tasks are training tasks
   /// Discards the round's uploads that have arrived: all its clients are asked again. Set with `training`.
   std::function<void()> discard{};
@@ -90,7 +90,7 @@ class Fabric {
   virtual bool share(const methods::ServerState& /*state*/) { return false; }
 
   /// Returns true if a client can be asked for the same reply again at no other cost than its time. Then replies need
-  /// not be flushed to disk one by one: those that a power failure takes are computed again.
+  /// not be flushed to disk one by one: replies lost in a power failure are computed again.
   virtual bool may_ask_again() const { return false; }
 
   /// Returns the reduction over all processes that hold uploads of `round`. The server calls it after all replies have
@@ -115,9 +115,9 @@ class Fabric {
     return {};
   }
 
-  /// Called after an error of exchange() or of the reduction of sums().
+  /// Tries to recover after an error of exchange() or of the reduction of sums().
   /// \return true if the fabric has recovered, so that the same round can be run again
-  virtual bool recovers() { return false; }
+  virtual bool recover() { return false; }
 };
 
 }  // namespace evenkeel::fed

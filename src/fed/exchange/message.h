@@ -43,7 +43,7 @@ struct StateUpdate {
   lora::EncodedPayload payload{};
 };
 
-/// Asks for a round of local training on the broadcast in Task::payload. The reply holds a LocalReport and the upload.
+/// Asks for local training that starts from the broadcast in Task::payload. The reply: a LocalReport and the upload.
 struct Train {
   std::optional<double> lr{};  ///< learning rate of this round; nothing: the constant rate of the config
   /// How the upload becomes a summand; nothing: it is sent as it is.
@@ -56,8 +56,8 @@ struct Train {
 };
 
 /// Asks for gradients of the frozen weights of some sites, summed over the client's share of `sample`. One pass over
-/// the rows computes all of them. The reply holds an extra "<site>.gradient" for each site, or no payload if no row was
-/// drawn.
+/// the rows computes all of them. The reply holds an extra tensor "<site>.gradient" per site, or no payload if no row
+/// was drawn.
 struct SumGradients {
   std::vector<std::string> sites;
   methods::GradientSample sample;
@@ -114,7 +114,7 @@ struct Scored {
 struct Reply {
   int64_t client = 0;
   Upload upload{};
-  std::variant<train::LocalReport, Scored> report{};
+  std::variant<train::LocalReport, Scored> report{};  ///< an empty LocalReport after SumGradients
   TensorMap memory{};  ///< tensors that the client keeps until its next round; never sent in messages
   /// Size of the task's payload. Set only if another process than the server's made the task (TrainingRound); never
   /// sent in messages.

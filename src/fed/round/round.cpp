@@ -115,7 +115,7 @@ struct Round {
          .on_progress = [&](const ClientProgress& done) { progress.step(shown(done)); },
          .full_sync = [&] { return server.full_sync(now.state); },
          .check = [&](const methods::ClientProfile& client, const Reply& reply) { return check(client, reply); },
-         .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
+         .on_lost = [&](int64_t client, const std::string& why) { lose(client, why); },
          .training = TrainingRound{now.state, view},
          .discard = [&] { discard(); },
          .encodes = true});

@@ -26,13 +26,13 @@ void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now);
 /// after an interruption those clients train again. The result depends only on `now` and the config. It does not depend
 /// on the order of clients and replies or on interruptions.
 /// \param privacy  the account and noise of a run that protects its clients; null for others
-/// \throws Error naming round, client and method; BudgetSpent; Interrupted between optimiser steps, with all finished
-/// uploads in the journal
+/// \throws Error naming round, client and method; BudgetSpent (fed/round/client_privacy.h) when the privacy budget does
+/// not allow the release; Interrupted between optimiser steps, with all finished uploads in the journal
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
                       RunProgress& progress, ClientPrivacy* privacy = nullptr);
 
-/// Returns freed heap memory to the system if the state has a change of the base. Such changes are allocated and freed
-/// in pieces that do not fit into the gaps left by training; for a large model this is several GiB.
+/// Returns freed heap memory to the system if the state has a base change (Common::base_change). Such changes are
+/// allocated and freed in pieces that do not fit into the gaps left by training; for a large model this is several GiB.
 void trim_heap(const methods::ServerState& state);
 
 }  // namespace evenkeel::fed

@@ -284,7 +284,7 @@ class Lossy : public Fabric {
     for (const auto& client : to) {
       asked.push_back(client.id);
       if (lost_.contains(client.id))
-        exchange.on_loss(client.id, "its node burned down");
+        exchange.on_lost(client.id, "its node burned down");
       else
         there.push_back(client);
     }

@@ -129,7 +129,7 @@ StateUpdate Server::change_update(const methods::ServerState& state) const {
 
 methods::UploadShare Server::share_of(const methods::RoundView& round, std::span<const methods::ClientUpdate> updates,
                                       const lora::Reduction* others) const {
-  methods::UploadShare share{.places = {}, .of = round.participants.size(), .others = others};
+  methods::UploadShare share{.places = {}, .total = round.participants.size(), .others = others};
   for (const auto& update : updates) {
     const auto found =
         std::find_if(round.participants.begin(), round.participants.end(),
@@ -160,7 +160,7 @@ methods::ServerState Server::aggregate(const methods::ServerState& state, const 
   const auto who = concat("aggregate of round ", round.round);
   lora::check_finite(next.global.adapters, who);
   lora::check_finite(next.global.base_delta, who);
-  methods::gain_base_delta(next, config->train.transport_dtype);
+  methods::add_base_delta(next, config->train.transport_dtype);
   return next;
 }
 

@@ -38,14 +38,14 @@ struct EvaluationPoint {
   bool own_rows() const { return client && client->rows == scoring::RowsOf::kOwn; }
 };
 
-/// What the aggregation of a round uses beside the uploads, and what it tells.
+/// Inputs of an aggregation other than the uploads, and its output `report`.
 struct Aggregation {
   /// Reduction over the processes that aggregate the rest of the same round; null: there are none.
   const lora::Reduction* others = nullptr;
   /// The sum of uploads that clients masked with keys of their own; null: there is none.
   const UnmaskedSum* unmasked = nullptr;
-  /// Adds the noise of a run that protects its clients. Without it, the new state is that of the clipped changes alone
-  /// and must not be used: a process of a cluster that only takes part in the reduction has none.
+  /// Adds the noise of a run that protects its clients, or accounts for theirs. Null in other runs, and in a cluster
+  /// process that only takes part in the reduction: its result must be discarded.
   ClientPrivacy* privacy = nullptr;
   /// Set to the reports of all clients where uploads are hidden (fed/exchange/summed_upload.h); null: not asked for.
   std::optional<SummedReport>* report = nullptr;
@@ -56,7 +56,7 @@ struct Server {
   RunConfig config;
   std::filesystem::path model_folder;  ///< folder of the base model; written into the adapters as their base
   models::ModelSpec model;
-  lora::Sites sites;
+  lora::Sites sites;      ///< sites with an adapter
   lora::Sites all_sites;  ///< of the model; the layout of an adapter folder depends on them
   std::unique_ptr<methods::FederatedMethod> method;
   std::vector<methods::ClientProfile> clients;
@@ -66,7 +66,8 @@ struct Server {
   /// If the clients are nodes: the ids of the clients that reported test rows of their own. Otherwise empty, and the
   /// config says which clients have test rows.
   std::optional<std::set<int64_t>> clients_with_test_rows{};
-  /// Names of nodes, by client, where a client with a name took the next node that came. Round records state them.
+  /// Names of the nodes, by client, of named clients that took their node by arrival (clients.assign). Round records
+  /// state them.
   std::map<int64_t, std::string> nodes_by_arrival{};
 
   /// Returns true if the client has test rows of its own.
@@ -85,7 +86,7 @@ struct Server {
   std::vector<methods::ClientProfile> profiles(std::span<const int64_t> ids) const;
   /// Returns true if the server gets sums of uploads alone.
   bool hides_uploads() const { return config->secure_aggregation.hides_uploads(); }
-  /// Returns true if the clients are protected, and add the noise themselves.
+  /// Returns true if uploads are hidden and privacy.unit is "client": clients then add the noise.
   bool adds_noise_in_clients() const { return hides_uploads() && config->privacy.protects_clients(); }
   int64_t max_rank() const;  ///< the largest r_c of any client
   /// Returns the smallest r_c of the clients with a budget, or the method's rank at a budget that no client has.
@@ -102,7 +103,8 @@ struct Server {
   std::optional<double> scheduled_rate(int64_t round) const;
   /// Draws the participants of a round. \param round  0: the first
   methods::RoundView drawn(int64_t round) const;
-  /// Draws the participants of the round that follows `state`. \throws kData for fewer than clients.quorum
+  /// Returns drawn() for the round after `state`. \throws kData for fewer than clients.quorum, except with Poisson
+  /// sampling
   methods::RoundView draw(const methods::ServerState& state) const;
   /// Makes the training task of a participant.
   /// \param sent  cache of the round's encoded broadcasts; null: nothing is reused
@@ -117,9 +119,10 @@ struct Server {
   /// Checks before a round that its private sum can be made: that the noise is neither too large nor too small, and
   /// that the sum fits into its integers. \param noise  the noise multiplier \throws kConfig
   void check_private_sum(const methods::ServerState& state, double noise) const;
-  /// Returns what a summand holds. \param client  one that is drawn: all have the same
+  /// Returns what a summand holds. \param client  any drawn client; all have the same layout
   SummedLayout summed_layout(const methods::ServerState& state, const methods::ClientProfile& client) const;
-  /// Returns the terms of a round that clients mask with keys of their own, without run, config, attempt and keys.
+  /// Returns the context of a round in which clients mask with their own keys. The caller adds run, config, attempt
+  /// and fingerprints.
   /// \param roster  the clients that agree on masks, with their weights
   secure::RoundContext masked_terms(const methods::ServerState& state, const methods::RoundView& roster) const;
   /// Makes the update with the last round's change of the base, for clients that are not drawn in the next round. Its

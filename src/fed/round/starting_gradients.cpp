@@ -122,7 +122,7 @@ TensorMap StartingGradients::sums_of(const std::vector<methods::ClientProfile>& 
                           check_gradients(server_.sites, ask, reply);
                           return std::nullopt;
                         },
-                    .on_loss =
+                    .on_lost =
                         [&](int64_t client, const std::string& why) {
                           if (sums.add(client, {}))
                             leave_out(client, concat(" is lost, the method begins without its gradients: ", why));

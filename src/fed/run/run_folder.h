@@ -18,7 +18,7 @@
 ///   best.json, best/      fed/run/best_round.h
 ///   tensorboard/          fed/run/event_log.h
 ///   federation/           flower/federation/serve.h
-///   privacy/              key and account of privacy of clients (privacy/ledger.h); resuming takes nothing back
+///   privacy/              key and account of privacy (privacy/ledger.h); recorded releases stay when a run is resumed
 ///   cluster.jsonl         the clients of each rank of a cluster, one line per round
 ///   adapter/              the global adapter in PEFT's layout; written again from the checkpoint when a run is resumed
 #pragma once
@@ -47,7 +47,7 @@ class RunFolder {
  public:
   /// Creates or takes over a folder for a new run and locks it. The folder may exist if it is empty but for rows/, or
   /// if a run was stopped there before it began.
-  /// \param goes_on  true: federation/ of a server that waited here for its clients (awaits_clients()) is kept
+  /// \param goes_on  true: keep federation/ of a server that waited here (awaits_clients())
   /// \throws kIo when the folder holds anything else, also such a federation without `goes_on`, is not writable, or is
   /// in use by another process; the message says what the user can do
   static FolderLock prepare(const std::filesystem::path& folder, bool goes_on = false);
@@ -97,14 +97,14 @@ class RunFolder {
   /// Compares the source of a method in Python with that of the run; settle() records a change.
   /// \throws kConfig as has_changed_method() (fed/store/manifest.h)
   void use_method(bool may_change);
-  /// Compares the nodes' keys that may join with those that could before; settle() records a change.
-  /// \param allowed  as RunRequest has it
+  /// Compares the list of node keys that may join with that of the run; settle() records a change.
+  /// \param allowed  RunRequest::allowed
   void admit(const std::optional<std::vector<std::string>>& allowed);
   /// Returns what the functions above have changed.
   const RunChanges& changes() const { return changes_; }
   /// Returns the number of committed rounds when the folder was opened.
   int64_t opened_round() const { return opened_.commit.round; }
-  /// Writes the changes into config.toml and manifest.json, brings all files back to the opened round, and removes
+  /// Makes the files agree with the opened round and the changes, which go into config.toml and manifest.json. Removes
   /// temporary files of killed processes. Call it after all checks.
   void settle() const;
 
@@ -177,8 +177,8 @@ RunConfig run_config(const std::filesystem::path& folder);
 /// \throws as run_config(); kIo, kData naming the file of the base that is missing, has changed or was added
 RunConfig config_with_base(const std::filesystem::path& folder, const std::string& base = {});
 
-/// Returns the existing files of a run's folder that kRunFiles names (fed/store/run_files.h) or that are in a folder
-/// of it, and the input files that the manifest names. Empty if there is no such folder.
+/// Returns the existing files that kRunFiles names (fed/store/run_files.h), those in folders that it names, and the
+/// manifest's input files. Empty if there is no such folder.
 std::vector<std::filesystem::path> files_of_run(const std::filesystem::path& folder);
 
 /// Reads the lines of rounds.jsonl up to the first that is damaged or out of order.

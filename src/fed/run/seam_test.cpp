@@ -111,7 +111,7 @@ class PipeFabric : public Fabric {
     for (const auto& client : order) {
       const auto bytes = processes_.at(client.id).wire.receive();
       if (!bytes.defined() || mischief_.lost.contains(client.id)) {
-        exchange.on_loss(client.id, "its pipe is silent");
+        exchange.on_lost(client.id, "its pipe is silent");
         continue;
       }
       replies.push_back(bytes);

@@ -96,12 +96,12 @@ struct Evaluation {
   }
 
   std::optional<Scored> ask(const EvaluationPoint& point, const std::string& task) {
-    LossCallback on_loss;
+    LossCallback on_lost;
     if (hooks.on_missing)
-      on_loss = [&](int64_t client, const std::string& why) { hooks.on_missing(point, task, client, why); };
+      on_lost = [&](int64_t client, const std::string& why) { hooks.on_missing(point, task, client, why); };
     return score(
         server, fabric, state, point,
-        {{.task = task, .predictions = hooks.predictions}, hooks.on_progress, hooks.on_clients, std::move(on_loss)});
+        {{.task = task, .predictions = hooks.predictions}, hooks.on_progress, hooks.on_clients, std::move(on_lost)});
   }
 };
 
@@ -191,7 +191,7 @@ std::optional<Scored> score(const Server& server, Fabric& fabric, const methods:
                request.on_clients(request.ask.task, point.budget, done.clients_done, done.clients);
            },
        .full_sync = [&] { return server.full_sync(state); },
-       .on_loss = request.on_loss});
+       .on_lost = request.on_lost});
   return scored;
 }
 

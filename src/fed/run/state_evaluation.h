@@ -49,7 +49,7 @@ struct ScoreRequest {
   Score ask;  ///< the task and options; its rank evaluation mode is replaced by the point's
   EvaluationProgress on_progress{};
   EvaluationProgress on_clients{};  ///< as EvaluationHooks::on_clients
-  LossCallback on_loss{};           ///< empty: a lost client is an error
+  LossCallback on_lost{};           ///< empty: a lost client is an error
 };
 
 /// Scores one task at one point, with the fabric's evaluation client, on the rows of `[evaluate]` and `[data]`.

@@ -256,7 +256,7 @@ RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& prog
                            checkpoint.uploads(now.state.round), background_bytes(run.server.config));
       return run_round(run.server, run.fabric, now, std::move(journal), progress, run.privacy);
     } catch (const Error& error) {
-      if (!run.fabric.recovers()) throw;
+      if (!run.fabric.recover()) throw;
       log::warning("[train] round ", now.state.round + 1, " begins again: ", error.what());
     }
 }

@@ -60,7 +60,7 @@ void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
   for (const auto& [client, member] : fleet_.roster.members())
     if (!is_left_out(client)) without.insert(client);
   fed::Exchange nothing;
-  nothing.on_loss = [](int64_t, const std::string&) {};
+  nothing.on_lost = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
   for (const int64_t client : without)
     sessions.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
@@ -98,7 +98,7 @@ std::string FleetFabric::note_left_out(int64_t round, int64_t client, const std:
 
 void FleetFabric::end_run() {
   fed::Exchange nothing;
-  nothing.on_loss = [](int64_t, const std::string&) {};
+  nothing.on_lost = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
   for (const auto& [client, member] : fleet_.roster.members()) sessions.send_shutdown({.id = client});
   sessions.run();
@@ -117,7 +117,7 @@ void FleetFabric::announce(std::span<const methods::ClientProfile> clients, cons
   if (evaluator_) evaluator_->announce(clients, news);
   if (news.whole || news.payload.size() == 0) return;
   fed::Exchange nothing;
-  nothing.on_loss = [](int64_t, const std::string&) {};
+  nothing.on_lost = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);
   for (const auto& client : clients)
     if (fleet_.informed.contains(client.id)) sessions.tell(client, news);
@@ -179,7 +179,7 @@ void FleetFabric::score(const fed::Task& task, const fed::Exchange& exchange) {
 /// Merges the scores of the clients that reply. Without any reply there is no score.
 void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& exchange) {
   const auto shares = shares_of(task);
-  const auto silent = tell_who_gives_none(exchange);
+  const auto silent = report_nodes_without_scores(exchange);
   std::map<int64_t, fed::Scored> replies;  // by client: sums do not depend on who is first
   auto missing = silent;
   fed::Exchange asked{.task_of = [&](const methods::ClientProfile& client) { return shares.at(client.id); },
@@ -191,10 +191,10 @@ void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& e
                             check_answer(shares.at(client.id), reply);
                             return std::nullopt;
                           }};
-  if (exchange.on_loss)
-    asked.on_loss = [&](int64_t client, const std::string& why) {
+  if (exchange.on_lost)
+    asked.on_lost = [&](int64_t client, const std::string& why) {
       missing.insert(client);
-      exchange.on_loss(client, why);
+      exchange.on_lost(client, why);
     };
   Sessions sessions(fleet_, asked, true);
   for (const auto& [id, share] : shares) sessions.begin(share.client);
@@ -209,12 +209,12 @@ void FleetFabric::score_by_clients(const fed::Task& task, const fed::Exchange& e
 }
 
 /// Reports the clients whose nodes give no scores of test rows that they have, and returns them.
-std::set<int64_t> FleetFabric::tell_who_gives_none(const fed::Exchange& exchange) const {
+std::set<int64_t> FleetFabric::report_nodes_without_scores(const fed::Exchange& exchange) const {
   std::set<int64_t> silent;
   for (const auto& [id, member] : fleet_.roster.members()) {
     if (member.no_scores.empty()) continue;
     silent.insert(id);
-    if (exchange.on_loss) exchange.on_loss(id, concat(member.name, ": ", member.no_scores));
+    if (exchange.on_lost) exchange.on_lost(id, concat(member.name, ": ", member.no_scores));
   }
   return silent;
 }

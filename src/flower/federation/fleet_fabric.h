@@ -21,7 +21,7 @@ namespace evenkeel::flower {
 class FleetFabric : public fed::Fabric {
  public:
   /// Grid and roster are borrowed. \param folder  holds arriving payloads; its files are deleted when the process ends.
-  /// The folder that it is in gets the journal of masked rounds
+  /// Its parent folder holds the journal of masked rounds
   FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder);
   FleetFabric(const FleetFabric&) = delete;
   FleetFabric& operator=(const FleetFabric&) = delete;
@@ -32,7 +32,7 @@ class FleetFabric : public fed::Fabric {
 
   /// Sends offers to new nodes and returns when `clients` clients have a node.
   void gather(int64_t clients);
-  /// Reports that the rounds begin. Clients that join from now on may be drawn from the round after the present one.
+  /// Reports that the rounds begin. Clients that join from now on may be drawn in the next round at the earliest.
   void begin_rounds();
 
   void announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) override;
@@ -46,7 +46,7 @@ class FleetFabric : public fed::Fabric {
   /// nodes are offline, at most 3 s.
   void end_run();
 
-  /// \param on_report  called with the end of each task: an event of kind kReply or kLost
+  /// \param on_report  called when a task ends, with an event of kind kReply or kLost
   void report_to(std::function<void(const fed::AuditEvent& event)> on_report) {
     fleet_.on_report = std::move(on_report);
   }
@@ -63,7 +63,7 @@ class FleetFabric : public fed::Fabric {
   void mask(MaskedTerms terms) { masked_.use(std::move(terms)); }
   std::optional<fed::UnmaskedSum> unmasked(const methods::RoundView& round,
                                            std::span<const methods::ClientUpdate> updates) override;
-  bool recovers() override { return masked_.recovers(); }
+  bool recover() override { return masked_.recover(); }
   /// Reports the exchange's outcome as "left out: " and the reason.
   std::string note_left_out(int64_t round, int64_t client, const std::string& why, double moved) override;
 
@@ -73,11 +73,12 @@ class FleetFabric : public fed::Fabric {
   /// Validates a reply to a scoring task; replies to other tasks pass. \throws kData for a score that is impossible for
   /// `asked`
   void check_answer(const fed::Task& asked, const fed::Reply& reply) const;
-  std::set<int64_t> tell_who_gives_none(const fed::Exchange& exchange) const;
+  /// Reports the clients whose nodes give no scores of test rows that they have. \return their ids
+  std::set<int64_t> report_nodes_without_scores(const fed::Exchange& exchange) const;
   /// Returns the scoring task of each client that has test rows, by client: of all its rows. \throws kData when no
   /// client has test rows
   std::map<int64_t, fed::Task> shares_of(const fed::Task& task) const;
-  bool is_left_out(int64_t client) const;  // true: it took part in none of the last rounds (until)
+  bool is_left_out(int64_t client) const;  // true: a round after the client's last one (`until`) is committed
 
   Fleet fleet_;
   Gathering gathering_;

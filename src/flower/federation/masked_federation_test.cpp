@@ -31,7 +31,7 @@ class Losing : public fed::Fabric {
     std::vector<methods::ClientProfile> there;
     for (const auto& client : to)
       if (exchange.training && client.id == lost_)
-        exchange.on_loss(client.id, "lost");
+        exchange.on_lost(client.id, "lost");
       else
         there.push_back(client);
     fabric_.exchange(there, exchange);

@@ -31,7 +31,7 @@ struct MaskedAttempt {
   bool is_agreed() const { return !shares.empty(); }
 };
 
-/// The files of the attempt. Threads: one. All functions \throw kIo, and kCheckpoint for a damaged file, naming it.
+/// The files of the attempt. Threads: one. \throws kIo from all functions; kCheckpoint naming a damaged file
 class MaskedJournal {
  public:
   /// \param folder  made with the first attempt

@@ -34,7 +34,7 @@ fed::Exchange of_phase(const fed::Exchange& exchange) {
   return {.task_of = {},
           .on_reply = {},
           .on_progress = exchange.on_progress,
-          .on_loss = exchange.on_loss,
+          .on_lost = exchange.on_lost,
           .training = exchange.training};
 }
 
@@ -42,7 +42,7 @@ fed::Exchange of_phase(const fed::Exchange& exchange) {
 fed::Exchange of_late_phase(const std::function<void(const fed::ClientProgress& progress)>& on_progress) {
   fed::Exchange phase;
   phase.on_progress = on_progress;
-  phase.on_loss = [](int64_t client, const std::string& why) {
+  phase.on_lost = [](int64_t client, const std::string& why) {
     log::warning("[serve] client ", client, " does not help to take the masks off: ", why);
   };
   return phase;
@@ -82,7 +82,7 @@ void MaskedRounds::fail_round(const Error& error) {
   throw error;
 }
 
-bool MaskedRounds::recovers() { return std::exchange(failed_, false) && repeats_++ < kMostRepeats; }
+bool MaskedRounds::recover() { return std::exchange(failed_, false) && repeats_++ < kMostRepeats; }
 
 void MaskedRounds::committed(int64_t rounds) {
   repeats_ = 0;
@@ -124,9 +124,9 @@ std::set<int64_t> MaskedRounds::still_asked(std::span<const methods::ClientProfi
     const auto place = place_of(client.id);
     const auto& survivors = attempt_->survivors;
     if (!place)
-      exchange.on_loss(client.id, "it has no masks in this round");
+      exchange.on_lost(client.id, "it has no masks in this round");
     else if (survivors && !(*survivors)[static_cast<size_t>(*place)])
-      exchange.on_loss(client.id, "its masks were recovered from the others, because its upload had not arrived");
+      exchange.on_lost(client.id, "its masks were recovered from the others, because its upload had not arrived");
     else
       clients.insert(client.id);
   }
@@ -168,9 +168,9 @@ void MaskedRounds::begin(const methods::RoundView& roster, const fed::TrainingRo
 std::set<int64_t> MaskedRounds::swap_secrets(const fed::Exchange& exchange) {
   std::set<int64_t> lost;
   auto phase = of_phase(exchange);
-  phase.on_loss = [&](int64_t client, const std::string& why) {
+  phase.on_lost = [&](int64_t client, const std::string& why) {
     lost.insert(client);
-    exchange.on_loss(client, why);
+    exchange.on_lost(client, why);
   };
   secure::ServerRound round(context());
   take_keys(round, phase);

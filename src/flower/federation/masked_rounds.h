@@ -45,7 +45,7 @@ class MaskedRounds {
   /// Phases 4 and 5: takes the masks off the sum of `updates`. \throws kData when too few clients help
   fed::UnmaskedSum sum(const methods::RoundView& round, std::span<const methods::ClientUpdate> updates);
   /// Called after an error. \return true if the round is to be begun again
-  bool recovers();
+  bool recover();
   /// Forgets attempts at committed rounds.
   void committed(int64_t rounds);
 

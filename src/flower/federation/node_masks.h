@@ -26,8 +26,8 @@ namespace evenkeel::flower {
 /// run without a key or with private rows, and for a run without masks where the owner requires them
 void require_masks_as_agreed(const NodeClientOptions& options, const fed::RunConfig& config);
 
-/// The masked rounds of one run. Threads: one. Unless stated otherwise, functions \throw kData naming the rule that the
-/// server's message breaks.
+/// The masked rounds of one run. Threads: one. \throws kData from all functions, unless stated otherwise, naming the
+/// rule that the server's message breaks
 class NodeMasks : public fed::UploadMasks {
  public:
   /// Goes on with a stored attempt of the run. \throws kConfig, kData, kIo for a key or a file of peers that cannot be

@@ -14,8 +14,8 @@
 
 namespace evenkeel::flower {
 
-/// Records one node's work. Threads: one. Every function that adds an event \throws kIo when the file cannot be
-/// written.
+/// Records one node's work. Threads: one. \throws kIo from every function that adds an event, when the file cannot be
+/// written
 class NodeRecord {
  public:
   /// \param folder  the node's memory folder, made with the first event; empty: there is no audit log

@@ -330,8 +330,8 @@ void Sessions::lose(Session& session, const std::string& why) {
     record_silence(session, why);
   else
     report(session, why, nullptr);
-  EK_CHECK(exchange_.on_loss, kData, session.name, ": ", why);
-  exchange_.on_loss(session.client.id, concat(session.name, ": ", why));
+  EK_CHECK(exchange_.on_lost, kData, session.name, ": ", why);
+  exchange_.on_lost(session.client.id, concat(session.name, ": ", why));
 }
 
 /// Reports how a task ended. Its node is told with the next message; of scores, only that one was not taken.

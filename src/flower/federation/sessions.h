@@ -47,7 +47,7 @@ class Sessions {
   /// without a payload; an Error of it loses the client. Otherwise the client is lost as one that trains.
   void ask(const methods::ClientProfile& client, Envelope envelope,
            std::function<void(const Envelope& answer)> answered);
-  /// Adds a client that gets an update. The client is dropped, without on_loss, if its node has not confirmed the
+  /// Adds a client that gets an update. The client is dropped, without on_lost, if its node has not confirmed the
   /// update 10 s after this object was made.
   void tell(const methods::ClientProfile& client, const fed::StateUpdate& news);
   /// Adds a client that gets the final adapter. `taken` is called when the node has confirmed it. The client is dropped
@@ -55,9 +55,9 @@ class Sessions {
   void bring(const methods::ClientProfile& client, const lora::EncodedPayload& adapter, std::function<void()> taken);
   /// Adds a client that gets the message that the run is over. It is dropped as after tell().
   void send_shutdown(const methods::ClientProfile& client);
-  /// Runs until all clients have replied or are lost. Losses of clients with a task go to Exchange::on_loss.
+  /// Runs until all clients have replied or are lost. Losses of clients with a task go to Exchange::on_lost.
   /// \param enough  ends the exchange without the rest when it returns true; empty: nothing does
-  /// \throws kData for a lost client if on_loss is empty; anything that a callback of the exchange throws
+  /// \throws kData for a lost client if on_lost is empty; anything that a callback of the exchange throws
   void run(const std::function<bool()>& enough = {});
 
  private:

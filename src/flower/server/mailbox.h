@@ -38,8 +38,8 @@ class Mailbox {
   std::set<uint64_t> addressees() const;
   /// Ends all unfinished messages of the node with kLost.
   void lose(uint64_t node, const std::string& why);
-  /// Ends the messages with kLost that the node has received and not answered whole. Call it when a node says that it
-  /// does no work, which those of evenkeel do by asking for some: it has given them up.
+  /// Ends with kLost the messages that the node has received and not fully answered. Call it when a node is idle: it
+  /// has dropped them. Nodes of evenkeel show this by asking for work.
   void lose_unanswered(uint64_t node);
   /// Ends messages whose time to live has passed (kExpired), and those whose reply has stalled (kLost).
   void expire();
@@ -51,7 +51,7 @@ class Mailbox {
   /// pulled none of its objects.
   PullMessagesResponse pull(uint64_t node);
   struct Borrowed {
-    const Object* object = nullptr;  ///< null: the object is the root of a reply that is still arriving
+    const Object* object = nullptr;  ///< null: the id names a reply that is still arriving
     std::shared_ptr<const void> owner{};
   };
   /// Finds an object of a message for the node; nothing if there is none.
@@ -71,6 +71,7 @@ class Mailbox {
   /// Stores an object of a reply. `stored` is false when it is refused, with the reason in `refusal`.
   Stored push_object(uint64_t node, const PushObjectRequest& request);
 
+  /// Messages by state. failed: Arrival::Kind::kError; refused: kRefused and kFailed.
   struct Counts {
     uint64_t sent = 0, replied = 0, failed = 0, refused = 0, lost = 0, expired = 0, open = 0;
   };
@@ -82,7 +83,7 @@ class Mailbox {
     std::string root, token;
     std::shared_ptr<Assembly> assembly;
     Clock::time_point lease_until{};
-    double client_s = 0;
+    double client_s = 0;  // Arrival::client_s
   };
   struct Sent {
     uint64_t node = 0;

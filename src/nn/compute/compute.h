@@ -1,4 +1,4 @@
-/// \file  Selects the engine that computes a forward pass and its settings. A Compute is part of ForwardOptions and is
+/// \file  Selects the engine of a forward pass, and the engine's settings. A Compute is part of ForwardOptions and is
 /// passed down with every forward call. There is no global setting: two models of one process may use different
 /// engines.
 #pragma once

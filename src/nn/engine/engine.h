@@ -26,8 +26,8 @@ class Engine {
 
   // --- how a model stores its weights
 
-  /// Returns whether weights with the same input lie in one stack, so that one product computes them: the matrices of a
-  /// layer's experts (ExpertWeights), which must, and those of queries, keys and values.
+  /// Returns whether weights with the same input lie in one stack for one product. The engine then requires stacked
+  /// experts (ExpertWeights); queries, keys and values may be stacked.
   virtual bool stacks_weights() const = 0;
   /// Returns the weight of a norm or a router in the type in which the engine reads it.
   virtual at::Tensor wide_weight(const at::Tensor& stored) const = 0;

@@ -67,7 +67,7 @@ struct PassInput {
   c10::Device device;                 ///< of the weights
   int64_t rotary_width = 0;           ///< width of the rotary tables
   std::span<const RopeSpec> ropes{};  ///< one for each rotary table
-  KvCache* cache = nullptr;           ///< after extend(); null: none
+  KvCache* cache = nullptr;           ///< after KvCache::extend(batch.offsets); null: none
   bool last_only = false;             ///< the last layer computes the last row of each sequence only; needs a cache
   int64_t experts = 0, top_k = 0;     ///< E and K of all layers with experts; 0: the model has none
   std::shared_ptr<const PreparedFactors> factors{};  ///< of Engine::prepare(); null where the engine has none
@@ -76,7 +76,7 @@ struct PassInput {
   bool records_logits = true;  ///< RouterOptions::records_logits
 };
 
-/// One forward pass. Call the layers in their order, then end(). For one thread.
+/// One forward pass. Call the layers in their order, then end(). Not thread-safe.
 class Pass {
  public:
   explicit Pass(const PassInput& input);

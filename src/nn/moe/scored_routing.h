@@ -20,7 +20,7 @@ struct RouterRule {
   bool renormalise = false;  ///< the checkpoint's flag: gate weights are divided by their sum
   double scale = 1;          ///< factor of the gate weights, after the division
   at::Tensor bias_E{};       ///< added to the scores for the selection only; undefined: none
-  int64_t groups = 1;        ///< experts e of a group are adjacent; E is a multiple
+  int64_t groups = 1;        ///< number of equal groups of adjacent experts; divides E
   int64_t kept_groups = 1;   ///< a token selects among the experts of the groups with the largest scores
   GroupScore group_score = GroupScore::kLargest;
 
@@ -30,9 +30,10 @@ struct RouterRule {
   }
 };
 
-/// Routes T tokens as nn::route() does (nn/moe/routing.h), with the scores of `rule`. phi is added to logits, before
-/// the score function. Candidates are the experts with the largest unmodulated scores plus bias. The groups of a token
-/// follow from unmodulated scores too. Gate weights are the scores of the modulated logits, without the bias.
+/// Routes T tokens as nn::route() does (nn/moe/routing.h), with the scores of `rule`. UB-SMoE's router offset phi is
+/// added to logits, before the score function. Candidates (RouterOptions::num_candidates) are the experts with the
+/// largest scores without phi, plus bias. Groups are chosen without phi too. Gate weights are the scores of the logits
+/// with phi, without the bias.
 /// GateNorm::kRenormSelected divides them by their sum, whatever the checkpoint says.
 /// \param logits_TE  [T, E] float32 or float64 \param phi_E  [E] or undefined
 /// \throws kConfig if top_k is not in 1 .. E or above the number of experts in the kept groups, if num_candidates is
@@ -40,7 +41,7 @@ struct RouterRule {
 Routing scored_route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E,
                      const RouterRule& rule);
 
-/// Checks that sigmoid scores are not asked for a softmax. \param key  name of the setting, for errors \throws kConfig
+/// Refuses GateNorm::kSoftmaxAll with sigmoid scores. \param key  name of the setting, for errors \throws kConfig
 void check_gate_norm(ScoreFunction score, GateNorm norm, std::string_view key = "gate_norm");
 
 }  // namespace evenkeel::nn

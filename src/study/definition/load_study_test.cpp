@@ -22,7 +22,7 @@ TEST(LoadStudy, ARunThatWasNotScoredAfterItsLastRoundIsMissing) {
     fed::EvaluationRecord record{round, "fedit", {.task = "t", .budget = 1, .log_likelihood = -1}};
     append_sealed(run / "evaluations.jsonl", record::write(record));
     state.runs.push_back(
-        {.arm = arm, .seed = 1, .folder = run_folder_name(arm, 1), .state = RunState::kDone, .config = "c"});
+        {.arm = arm, .seed = 1, .folder = run_folder_name(arm, 1), .state = RunState::kDone, .config_sha256 = "c"});
   }
   fed::BestRound best{.tasks = {"t"}, .round = 2, .evaluated = {{2, -1}}, .stopped = {}};
   best.stopped = fed::EarlyStop{.round = 2, .rounds = 6, .patience = 1};

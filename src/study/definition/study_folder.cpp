@@ -110,12 +110,12 @@ PlannedArm read_arm(const fs::path& folder, const Arm& arm, const StudyRequest& 
   EK_CHECK(path_exists(file), kIo, file.string(), " is missing: the config that the runs of arm ", arm.name,
            " start from");
   auto text = read_file(file);
-  EK_CHECK(sha256(text) == arm.config, kCheckpoint, file.string(),
-           " is not the config that the arm was made with: its sha256 was ", arm.config);
-  auto found = fed::ExperimentConfig::read(config::Table::parse(text, file.string()));
-  if (!moved_base.empty()) found.model.path = moved_base;
-  fed::find_moved_rows(found, folder);
-  return {arm.name, asked_config(request, {arm.name, arm.set}), std::move(found), std::move(text)};
+  EK_CHECK(sha256(text) == arm.config_sha256, kCheckpoint, file.string(),
+           " is not the config that the arm was made with: its sha256 was ", arm.config_sha256);
+  auto resolved = fed::ExperimentConfig::read(config::Table::parse(text, file.string()));
+  if (!moved_base.empty()) resolved.model.path = moved_base;
+  fed::find_moved_rows(resolved, folder);
+  return {arm.name, asked_config(request, {arm.name, arm.set}), std::move(resolved), std::move(text)};
 }
 
 /// Writes the configs of arms. A file of an arm that never came into study.json is replaced.
@@ -131,7 +131,7 @@ void write_arms(const fs::path& folder, std::span<const PlannedArm> arms) {
 /// Merges two states. Runs keep their indices, which claims and shards refer to.
 StudyState merged(const StudyState& old, const StudyState& asked) {
   auto state = asked;
-  state.base = old.base;
+  state.base_sha256 = old.base_sha256;
   if (state.moved_base.empty()) state.moved_base = old.moved_base;
   state.runs = old.runs;
   for (const auto& run : asked.runs)
@@ -184,8 +184,8 @@ Study open_study(const fs::path& folder) {
   auto state = read_state(folder);
   const auto base = folder / kBaseFile;
   EK_CHECK(path_exists(base), kIo, base.string(), " is missing: the config that the study's runs start from");
-  EK_CHECK(sha256_file(base) == state.base, kCheckpoint, base.string(),
-           " is not the config that the study was made with: its sha256 was ", state.base);
+  EK_CHECK(sha256_file(base) == state.base_sha256, kCheckpoint, base.string(),
+           " is not the config that the study was made with: its sha256 was ", state.base_sha256);
   const auto request = request_of(state, base);
   std::vector<PlannedArm> arms;
   for (const auto& arm : state.arms) arms.push_back(read_arm(folder, arm, request, state.moved_base));
@@ -194,13 +194,13 @@ Study open_study(const fs::path& folder) {
 
 Study with_base(const Study& study, const std::string& base) {
   std::set<std::string> bases;
-  for (const auto& arm : study.arms) bases.insert(arm.found.model.path);
+  for (const auto& arm : study.arms) bases.insert(arm.resolved.model.path);
   EK_CHECK(bases.size() == 1, kConfig, "--base is ", base, ", but the arms of ", study.folder.string(),
            " have several base models, ", join(std::vector(bases.begin(), bases.end())), ", allowed: with one for all");
   auto state = study.state;
   auto arms = study.arms;
   state.moved_base = absolute_path(models::find_model_folder(base));
-  for (auto& arm : arms) arm.found.model.path = state.moved_base;
+  for (auto& arm : arms) arm.resolved.model.path = state.moved_base;
   return with_runs(study.folder, std::move(state), std::move(arms));
 }
 

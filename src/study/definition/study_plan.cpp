@@ -76,7 +76,7 @@ void check_arm(const ArmSection& arm, const fed::ExperimentConfig& asked, const 
 std::optional<methods::MethodDescriptions> methods_of(std::span<const PlannedArm> arms) {
   methods::MethodDescriptions found;
   for (const auto& arm : arms) {
-    const auto& own = arm.found.method.entry().described;
+    const auto& own = arm.resolved.method.entry().described;
     const auto& known = found.list;
     if (own && std::find(known.begin(), known.end(), own->json) == known.end()) found.list.push_back(own->json);
   }
@@ -146,7 +146,7 @@ void keep_known_paths(fed::ExperimentConfig& config, const fed::ExperimentConfig
   for (auto arm = known.rbegin(); arm != known.rend(); ++arm) {
     std::set<std::string, std::less<>> other;
     for (const auto& change : fed::changed_keys(asked, arm->asked)) other.insert(change.key);
-    fed::take_paths(config, arm->found, [&](std::string_view key) { return !other.contains(key); });
+    fed::take_paths(config, arm->resolved, [&](std::string_view key) { return !other.contains(key); });
   }
 }
 
@@ -154,11 +154,11 @@ PlannedArm planned_arm(const StudyRequest& request, const std::vector<std::strin
                        std::span<const PlannedArm> known) {
   const auto asked = asked_config(request, arm);
   try {
-    auto found = read_config(request.file.base, joined(joined(request.of_all_arms(), arm.set), pinned));
-    keep_known_paths(found, asked, known);
-    found = fed::with_inputs(std::move(found));
-    found.output.dir.clear();
-    return {arm.name, asked, found, found.text() + cluster_text(request, arm)};
+    auto resolved = read_config(request.file.base, joined(joined(request.of_all_arms(), arm.set), pinned));
+    keep_known_paths(resolved, asked, known);
+    resolved = fed::with_inputs(std::move(resolved));
+    resolved.output.dir.clear();
+    return {arm.name, asked, resolved, resolved.text() + cluster_text(request, arm)};
   } catch (const Error& error) {
     throw error.with_context(who(arm.name));
   }
@@ -247,15 +247,15 @@ std::vector<PlannedArm> plan_arms(const StudyRequest& request, const std::vector
   return arms;
 }
 
-fed::ExperimentConfig asked_config(const PlannedArm& arm, int64_t seed) {
-  auto asked = arm.found;
-  asked.seed = seed;
-  return asked;
+fed::ExperimentConfig resolved_config(const PlannedArm& arm, int64_t seed) {
+  auto config = arm.resolved;
+  config.seed = seed;
+  return config;
 }
 
 PlannedRun planned_run(const PlannedArm& arm, int64_t seed) {
   try {
-    const auto config = fed::settle(asked_config(arm, seed), {.threads = arm.found.threads, .products = {}});
+    const auto config = fed::settle(resolved_config(arm, seed), {.threads = arm.resolved.threads, .products = {}});
     return {arm.name, seed, config.with([](fed::ExperimentConfig& values) { values.output.dir.clear(); })};
   } catch (const Error& error) {
     throw error.with_context(who(arm.name));
@@ -308,12 +308,12 @@ StudyState new_state(const StudyRequest& request, const std::vector<std::string>
   state.common = request.common;
   state.free = study.free;
   state.pinned = pinned;
-  state.base = sha256_file(request.file.base);
+  state.base_sha256 = sha256_file(request.file.base);
   for (const auto& run : runs)
     state.runs.push_back({.arm = run.arm,
                           .seed = run.seed,
                           .folder = run_folder_name(run.arm, run.seed),
-                          .config = config_digest(run.config)});
+                          .config_sha256 = config_digest(run.config)});
   return state;
 }
 

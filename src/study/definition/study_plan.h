@@ -32,9 +32,9 @@ struct StudyRequest {
 /// An arm with its configs.
 struct PlannedArm {
   std::string name;
-  fed::ExperimentConfig asked;  ///< base config, common settings and those of the arm
-  fed::ExperimentConfig found;  ///< `asked` with the pinned settings and the paths of what it named when it was planned
-  std::string text;             ///< content of ARM/arm.toml: `found`, and [cluster]
+  fed::ExperimentConfig asked;     ///< base config, common settings and those of the arm
+  fed::ExperimentConfig resolved;  ///< `asked` with the pinned settings, paths resolved at planning
+  std::string text;                ///< content of ARM/arm.toml: `resolved`, and [cluster]
 };
 
 /// A run to be executed.
@@ -72,16 +72,16 @@ fed::ExperimentConfig asked_config(const StudyRequest& request, const ArmSection
 /// Returns the arm of that name, or null.
 const PlannedArm* find_arm(std::span<const PlannedArm> arms, std::string_view name);
 
-/// Makes the configs of all arms. Paths are those that they name now.
+/// Makes the configs of all arms. Paths are resolved now, except where a known arm asked for the same: then its path is
+/// used.
 /// \param pinned  the result of pinned_settings()
-/// \param known   arms of the same study that are planned already. They stay as they are. Another arm gets their paths
-///                where it asks for the same
+/// \param known   arms of the same study that are planned already. They stay as they are
 /// \throws kIo, kData, kConfig naming the arm, the key and the allowed values; as check_arms()
 std::vector<PlannedArm> plan_arms(const StudyRequest& request, const std::vector<std::string>& pinned,
                                   std::span<const PlannedArm> known = {});
 
-/// Returns the config that a run of the arm is asked for with.
-fed::ExperimentConfig asked_config(const PlannedArm& arm, int64_t seed);
+/// Returns PlannedArm::resolved with the seed.
+fed::ExperimentConfig resolved_config(const PlannedArm& arm, int64_t seed);
 
 /// Makes the config of a run. \throws kConfig naming the arm
 PlannedRun planned_run(const PlannedArm& arm, int64_t seed);

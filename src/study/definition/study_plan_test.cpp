@@ -179,11 +179,11 @@ TEST(StudyPlan, IsMadeAgainFromTheStateOfTheStudy) {
   const auto runs = plan_runs(arms, two.request.file.study.seeds);
   const auto state = new_state(two.request, pinned, arms, runs);
   EXPECT_EQ(state.runs[1].folder, "mean/seed-4");
-  EXPECT_EQ(state.base, sha256_file(two.folder.path() / "base.toml"));
+  EXPECT_EQ(state.base_sha256, sha256_file(two.folder.path() / "base.toml"));
   const auto again = request_of(state, two.folder.path() / "base.toml");
   EXPECT_EQ(again.file.text("base.toml"), two.request.file.text("base.toml"));
   const auto runs_again = runs_of(again, state.pinned);
-  for (size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(config_digest(runs_again[i].config), state.runs[i].config);
+  for (size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(config_digest(runs_again[i].config), state.runs[i].config_sha256);
 }
 
 /// Returns the files that creating a study writes, in the order of their writing.

@@ -45,13 +45,13 @@ constexpr auto names(RunState) {
 struct Arm {
   std::string name;
   std::vector<std::string> set;  ///< "a.b=value", as --set takes them
-  std::string config{};          ///< sha256 of ARM/arm.toml; empty before the study is planned
+  std::string config_sha256{};   ///< of ARM/arm.toml; empty before the study is planned
   void visit(auto& field) {      // base/format/record.h, as below
     field("name", name);
     field("set", set);
-    field.optional("config", config);
+    field.optional("config", config_sha256);
   }
-  /// Returns true for arms that are asked for alike.
+  /// Returns true if name and settings are equal.
   bool operator==(const Arm& other) const { return name == other.name && set == other.set; }
 };
 
@@ -63,7 +63,7 @@ struct StudyRun {
   RunState state = RunState::kPlanned;
   std::optional<std::string> error{};  ///< the one line of a failed run
   std::optional<double> seconds{};     ///< wall time of all processes that have worked on it
-  std::string config;                  ///< sha256 of the settled config without output.dir, when it was planned
+  std::string config_sha256;           ///< of the settled config without output.dir, when it was planned
   void visit(auto& field) {
     field("arm", arm);
     field("seed", seed);
@@ -71,7 +71,7 @@ struct StudyRun {
     field("state", state);
     field("error", error);
     field("seconds", seconds);
-    field("config", config);
+    field("config", config_sha256);
   }
   /// Returns "ARM:SEED", as --only takes it.
   std::string label() const;
@@ -89,7 +89,7 @@ struct StudyState {
   std::vector<std::string> common{};  ///< settings of every arm from the command line, after those of the file
   std::vector<std::string> free{};    ///< keys in which arms may differ, beyond those that check_arms() allows
   std::vector<std::string> pinned{};  ///< threads, device and arithmetic of every run, as settings
-  std::string base{};                 ///< sha256 of base.toml
+  std::string base_sha256{};          ///< of base.toml
   std::string moved_base{};           ///< folder that the base model was moved to; empty: it was not
   std::optional<methods::MethodDescriptions> methods{};  ///< of arms with methods in Python
   std::vector<StudyRun> runs{};                          ///< every arm with every seed, once
@@ -104,7 +104,7 @@ struct StudyState {
     field("common", common);
     field("free", free);
     field("pinned", pinned);
-    field.optional("base", base);
+    field.optional("base", base_sha256);
     field.optional("moved_base", moved_base);
     field("methods", methods);
     field("runs", runs);

@@ -30,7 +30,7 @@ void check_whole(const fs::path& folder) {
 
 void check_config(const Study& study, const PlannedRun& run, const fs::path& folder) {
   const auto then = fed::begun_request(folder).config;
-  auto now = asked_config(*find_arm(study.arms, run.arm), run.seed);
+  auto now = resolved_config(*find_arm(study.arms, run.arm), run.seed);
   if (!study.state.moved_base.empty()) now.model.path = then.model.path;  // compared by its files (study_check.h)
   const auto changes = fed::changes_of(now, then, fed::run_config(folder));
   EK_CHECK(changes.empty(), kConfig, folder.string(),

@@ -33,7 +33,7 @@ std::string_view warning_in(std::string_view line) {
 std::vector<std::string> moved_files(const PlannedArm& arm) {
   const auto then = fed::ExperimentConfig::read(config::Table::parse(arm.text, arm.name));
   std::vector<std::string> settings;
-  for (const auto& change : fed::changed_keys(arm.found, then))
+  for (const auto& change : fed::changed_keys(arm.resolved, then))
     settings.push_back(concat(change.key, "=", change.asked.value_or("\"\"")));
   return settings;
 }

@@ -47,7 +47,7 @@ std::vector<size_t> chosen_runs(const StudyCommand& command, const StudyState& s
 /// Checks that the base models of the arms are where the study has them.
 void check_bases(const Study& study) {
   for (const auto& arm : study.arms) {
-    const auto base = models::find_model_folder(arm.found.model.path);
+    const auto base = models::find_model_folder(arm.resolved.model.path);
     EK_CHECK(is_folder(base), kIo, base.string(), ", the base model of arm ", arm.name,
              ", is not there: put it back, or name the folder that it was moved to: --base FOLDER");
   }

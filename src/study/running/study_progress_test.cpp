@@ -13,7 +13,7 @@ namespace {
 Study study_of_two(const fs::path& folder) {
   Study study{.folder = folder, .state = {}, .arms = {}, .runs = {}};
   for (const auto* arm : {"a", "b"}) {
-    study.state.runs.push_back({.arm = arm, .seed = 1, .folder = run_folder_name(arm, 1), .config = ""});
+    study.state.runs.push_back({.arm = arm, .seed = 1, .folder = run_folder_name(arm, 1), .config_sha256 = ""});
     const auto config = fed::settle({}, {}).with([](fed::ExperimentConfig& values) { values.train.rounds = 4; });
     study.runs.push_back({.arm = arm, .seed = 1, .config = config});
   }
