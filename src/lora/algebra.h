@@ -68,13 +68,13 @@ using RankChoice = std::function<int64_t(const at::Tensor& s)>;
 /// chooses p for each matrix. The factors of a stack have zeros beyond the p of an expert, and `ranks` holds p.
 ///
 /// R is the sum of the ranks of a matrix. If it is 96 or more and above min(in, out), the product is formed, and it and
-/// an identity matrix take the place of the factors: R is then min(in, out). If R is 96 or more and every kept triplet
-/// is at least 1e-4 of the largest, Gram matrices are used. Values and B A then agree with product_svd() to 1e-7 of the
-/// largest value. The bits do not depend on the number of threads.
+/// an identity matrix take the place of the factors: R is then min(in, out). If R is 96 or more and every kept singular
+/// value is at least 1e-4 of the largest, Gram matrices are used. Values and B A then agree with product_svd() to 1e-7 of
+/// the largest value. The bits do not depend on the number of threads.
 ///
-/// Memory in addition to the result: the parts of consecutive sites with 64 matrices together, or of one larger stack
-/// of experts, and for each thread the parts of one matrix in float64. Pages of mapped parts are released afterwards.
-/// All of U and V is never formed. Cost of a matrix: (in + 2 out) R^2 multiply-adds and an R x R eigenproblem.
+/// Memory in addition to the result: the parts of as many consecutive sites as give 64 matrices or more, and for each
+/// thread the parts of one matrix in float64. Pages of mapped parts are released afterwards.
+/// U and V are never formed whole. Cost of a matrix: (in + 2 out) R^2 multiply-adds and an R x R eigenproblem.
 /// \param weights  one per part, the same for every site
 /// \throws kShape for a site without parts
 AdapterState best_factors(
