@@ -69,8 +69,8 @@ using RankChoice = std::function<int64_t(const at::Tensor& s)>;
 ///
 /// R is the sum of the ranks of a matrix. If it is 96 or more and above min(in, out), the product is formed, and it and
 /// an identity matrix take the place of the factors: R is then min(in, out). If R is 96 or more and every kept singular
-/// value is at least 1e-4 of the largest, Gram matrices are used. Values and B A then agree with product_svd() to 1e-7 of
-/// the largest value. The bits do not depend on the number of threads.
+/// value is at least 1e-4 of the largest, Gram matrices are used. Values and B A then agree with product_svd() to 1e-7
+/// of the largest value. The bits do not depend on the number of threads.
 ///
 /// Memory in addition to the result: the parts of as many consecutive sites as give 64 matrices or more, and for each
 /// thread the parts of one matrix in float64. Pages of mapped parts are released afterwards.
