@@ -46,12 +46,14 @@ class OrderedSums {
 /// sample.
 constexpr int64_t kGradientBytes = int64_t{2} << 30;
 
+int64_t gradient_bytes(const lora::Site& site) { return 4 * std::max<int64_t>(site.experts, 1) * site.in * site.out; }
+
 /// Returns the sites to request together with `site`: it and those after it in its layer.
 std::vector<std::string> asked_with(const lora::Sites& sites, const std::string& site) {
   std::vector<std::string> together;
   int64_t bytes = 0;
   for (auto at = sites.find(site); at != sites.end() && lora::layer_of(at->first) == lora::layer_of(site); ++at) {
-    bytes += 4 * std::max<int64_t>(at->second.experts, 1) * at->second.in * at->second.out;
+    bytes += gradient_bytes(at->second);
     if (!together.empty() && bytes > kGradientBytes) break;
     together.push_back(at->first);
   }
@@ -82,6 +84,17 @@ double median_of(const std::map<int64_t, double>& norms) {
 }
 
 }  // namespace
+
+int64_t starting_gradient_bytes(const lora::Sites& sites) {
+  int64_t most = 0;
+  for (auto first = sites.begin(); first != sites.end();) {
+    int64_t bytes = 0;
+    for (size_t left = asked_with(sites, first->first).size(); left > 0; --left, ++first)
+      bytes += 5 * gradient_bytes(first->second) + gradient_bytes(first->second) / first->second.out * first->second.in;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
 
 std::vector<methods::ClientProfile> StartingGradients::asked(const methods::GradientSample& sample) const {
   if (sample.from == methods::SampleFrom::kPooled) return {{.id = kPooledData}};

@@ -11,6 +11,10 @@
 
 namespace evenkeel::fed {
 
+/// Returns the bytes in memory during the largest request for gradients: those of its sites five times (in the pass, in
+/// the reply and in the sum) and an identity matrix of each site, which train::weight_gradients() multiplies by.
+int64_t starting_gradient_bytes(const lora::Sites& sites);
+
 /// Gathers sums of gradients over rows of all clients before round 1. Gradients of one layer's sites are requested
 /// together. A client that fails is not asked again. Neither is one whose gradients are beyond clients.update_ratio
 /// times the median norm of the clients: their sum is then made again without it. This bound holds where those of

@@ -9,6 +9,7 @@
 
 #include "base/system/device.h"
 #include "base/system/local_ranks.h"
+#include "fed/round/starting_gradients.h"
 #include "models/cost.h"
 #include "scoring/generation.h"
 
@@ -198,6 +199,13 @@ Parts hidden_sum(const Experiment& e) {
            "secure_aggregation.bits, " + kAdapterKeys}};
 }
 
+/// Returns the memory of the sums of gradients that some methods begin with.
+Parts starting_moment(const Experiment& e) {
+  if (!e.server.config->method.entry().asks_gradients) return {};
+  return {{"the gradients of a layer that the method begins with", starting_gradient_bytes(e.server.sites),
+           "lora.targets"}};
+}
+
 /// Returns the memory of an aggregation, which holds the merged base change before and after the last round.
 Parts aggregation_moment(const Experiment& e) {
   const int64_t rounds = e.server.config->train.rounds;
@@ -319,8 +327,9 @@ models::MemoryPlan memory_plan(const Experiment& e) {
   const int64_t adapter = adapter_bytes(e);
   auto plan = standing(e);
   plan.parts.insert(plan.parts.begin() + 1, {"training rows", row_bytes(e.fabric.shards), "data.limit"});
-  return with_worst(std::move(plan), {with_merged(e, training_moment(e, adapter)),
-                                      with_merged(e, scoring_moment(e, adapter)), aggregation_moment(e)});
+  return with_worst(std::move(plan),
+                    {with_merged(e, training_moment(e, adapter)), with_merged(e, scoring_moment(e, adapter)),
+                     aggregation_moment(e), starting_moment(e)});
 }
 
 models::MemoryPlan server_memory_plan(const Experiment& e) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "fed/round/starting_gradients.h"
 #include "fed/testing.h"
 
 namespace evenkeel::fed {
@@ -78,6 +79,22 @@ TEST_F(Foresight, AServerOfHiddenUploadsHoldsTheirSumAsIntegersAndAsNumbers) {
   const int64_t adapter = sum_of(SecureMode::kMasks, 32) / 4;
   EXPECT_GT(adapter, 0);
   EXPECT_EQ(sum_of(SecureMode::kSums, 64), 6 * adapter);
+}
+
+TEST_F(Foresight, AMethodThatBeginsWithGradientsHoldsThoseOfALayer) {
+  const lora::Sites sites{{"model.layers.0.mlp.experts.up_proj", {.experts = 4, .in = 10, .out = 6}},
+                          {"model.layers.0.self_attn.q_proj", {.in = 10, .out = 20}},
+                          {"model.layers.1.self_attn.q_proj", {.in = 10, .out = 25}}};
+  EXPECT_EQ(starting_gradient_bytes(sites), 4 * (5 * (4 * 10 * 6 + 10 * 20) + 4 * 10 * 10 + 10 * 10));
+  const auto gradients_of = [](std::string_view method) {
+    auto e = experiment(method, Purpose::kDryRun, "data={limit=20,cutoff=20,mask_prompt=false}");
+    e.use(e.server.config.with(
+        [&](ExperimentConfig& values) { values.evaluate.batch_size = values.evaluate.limit = 1; }));
+    e.server.sites["model.layers.0.wide"] = {.in = 4096, .out = 8192};
+    return part(memory_plan(e), "gradients of a layer");
+  };
+  EXPECT_GT(gradients_of("fed-sb"), 5 * 4 * 4096 * 8192);
+  EXPECT_EQ(gradients_of("fedit"), -1);
 }
 
 TEST_F(Foresight, ARunThatDoesNotFitIsRefusedBeforeWeightsAreLoaded) {
