@@ -87,7 +87,7 @@ TEST_F(Foresight, AMethodThatBeginsWithGradientsHoldsThoseOfALayer) {
                           {"model.layers.1.self_attn.q_proj", {.in = 10, .out = 25}}};
   EXPECT_EQ(starting_gradient_bytes(sites), 4 * (5 * (4 * 10 * 6 + 10 * 20) + 4 * 10 * 10 + 10 * 10));
   const auto gradients_of = [](std::string_view method) {
-    auto e = experiment(method, Purpose::kEvaluate, "data={limit=4,cutoff=40,mask_prompt=false}");
+    auto e = experiment(method, Purpose::kTrain, "data={limit=4,cutoff=40,mask_prompt=false}");
     e.use(e.server.config.with(
         [&](ExperimentConfig& values) { values.evaluate.batch_size = values.evaluate.limit = 1; }));
     e.server.sites["model.layers.0.wide"] = {.in = 4096, .out = 8192};
