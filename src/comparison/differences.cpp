@@ -1,6 +1,7 @@
 #include "comparison/differences.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -66,12 +67,37 @@ std::string gating_of(const records::RunRecords& run) {
   return *renormalised ? "renormalised" : "not renormalised";
 }
 
-/// Returns the experts per token with which clients trained, by ascending budget: "1, 2, 8", or "8" if all are equal.
+/// Formats values by ascending budget: "1, 2, 8", or "8" if all are equal.
+template <typename Value>
+std::string by_budget_text(const std::map<double, Value>& by_budget) {
+  std::vector<Value> all;
+  for (const auto& [budget, value] : by_budget) all.push_back(value);
+  const bool are_equal = std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
+  return are_equal && !all.empty() ? concat(all.front()) : join(all);
+}
+
+/// Returns the experts per token with which clients trained, by ascending budget.
 std::string training_top_k_of(const records::RunRecords& run) {
   std::map<double, int64_t> by_budget;
   for (const auto& round : run.rounds)
     for (const auto& client : round.clients) by_budget[client.budget] = client.top_k;
   return by_budget.empty() ? std::string(kUnknown) : top_ks_text(by_budget);
+}
+
+/// Returns the LoRA scales with which clients trained, to two decimals, by ascending budget (docs/ambiguities.md, R21).
+/// Arms of unequal ranks differ in them at equal lora.alpha and lora.rank.
+std::string lora_scales_of(const records::RunRecords& run) {
+  const auto alpha = parse_number<double>(plain_value(run, "lora.alpha"));
+  const auto largest = parse_number<int64_t>(plain_value(run, "lora.rank"));
+  if (!alpha || !largest) return std::string(kUnknown);
+  const bool is_constant = plain_value(run, "lora.lora_scale_mode") == "const_scale";
+  std::map<double, double> by_budget;
+  for (const auto& round : run.rounds)
+    for (const auto& client : round.clients)
+      if (client.rank > 0)
+        by_budget[client.budget] =
+            std::round(100 * *alpha / static_cast<double>(is_constant ? *largest : client.rank)) / 100;
+  return by_budget.empty() ? std::string(kUnknown) : by_budget_text(by_budget);
 }
 
 /// Returns the numbers of questions and rows of each task: "boolq 100, obqa 98 in 100".
@@ -220,6 +246,7 @@ void add_functions(std::vector<Difference>& all, Runs runs) {
   add(all, "dtype of the base", true, runs, [](const auto& run) { return plain_value(run, "model.dtype"); });
   add(all, "gating", true, runs, gating_of);
   add(all, "K in training", true, runs, training_top_k_of);
+  add(all, "LoRA scale in training", true, runs, lora_scales_of);
   add_files(all, "model files", runs, true);
 }
 
@@ -286,11 +313,6 @@ std::string sides_text(const Difference& difference) {
   return join(sides, "; ");
 }
 
-std::string top_ks_text(const std::map<double, int64_t>& by_budget) {
-  std::vector<int64_t> all;
-  for (const auto& [budget, top_k] : by_budget) all.push_back(top_k);
-  const bool are_equal = std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
-  return are_equal && !all.empty() ? std::to_string(all.front()) : join(all);
-}
+std::string top_ks_text(const std::map<double, int64_t>& by_budget) { return by_budget_text(by_budget); }
 
 }  // namespace evenkeel::comparison

@@ -119,6 +119,28 @@ TEST(FunctionDifferences, ExpertsPerTokenOfTrainingAndOfScoresAreNamed) {
   EXPECT_EQ(text(arms[2]), "K in training: 8 | 4, 8\n");
 }
 
+TEST(FunctionDifferences, LoraScalesOfClientsAreNamedAtEqualAlphaAndRank) {
+  auto study = study_of({{"fedit", kReference}, {"flexlora", kReference}, {"const", kReference}});
+  for (auto& run : study.runs) {
+    give_config(*run.records, concat("[lora]\nalpha = 32.0\nrank = 16\nlora_scale_mode = \"",
+                                     run.arm == "const" ? "const_scale" : "fixed_alpha", "\"\n"));
+    for (const auto& [budget, rank] : {std::pair{0.25, 6}, {1.0, 16}}) {
+      auto& client = run.records->rounds.back().clients.emplace_back();
+      client.budget = budget;
+      client.rank = run.arm == "fedit" ? 16 : rank;
+    }
+  }
+  study.free = {"lora"};
+  const auto compared = compare(study);
+  const auto scale_of = [](const comparison::ArmResult& arm) {
+    for (const auto& [what, own, others] : arm.unlike)
+      if (what == "LoRA scale in training") return concat(own, " | ", others);
+    return std::string("as the reference");
+  };
+  EXPECT_EQ(scale_of(compared.served[0].arms[1]), "5.33, 2 | 2");
+  EXPECT_EQ(scale_of(compared.served[0].arms[2]), "as the reference");
+}
+
 TEST(FunctionDifferences, ShowsEveryMeasureThatSomeTaskHas) {
   auto study = study_of({{"fedit", kReference}, {"ub-smoe", kBetter}});
   const auto compared = compare(study);
