@@ -30,9 +30,10 @@ struct Difference {
 };
 
 /// Compares the last evaluated round, every key of the config that compared_settings() (records/run_settings.h)
-/// returns, arithmetic, storage of the base, threads, gating, experts per token and LoRA scale in training, processor, torch, program,
-/// model files, data files, simulated client profiles and scored rows. Runs with configs that differ only in the seed
-/// and in keys without effect form an arm; the arms' sets of seeds are compared too. Returns nothing for one run.
+/// returns, arithmetic, storage of the base, threads, gating, experts per token and LoRA scale in training, processor,
+/// torch, program, model files, data files, simulated client profiles and scored rows. Runs with configs that differ
+/// only in the seed and in keys without effect form an arm; the arms' sets of seeds are compared too. Returns nothing
+/// for one run.
 /// \param free  keys and sections of the config in which the runs may differ. Keys that change the function are listed
 ///              all the same.
 std::vector<Difference> differences(std::span<const records::RunRecords> runs, std::span<const std::string> free = {});
