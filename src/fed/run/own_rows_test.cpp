@@ -136,6 +136,19 @@ TEST_F(OwnRows, AreKeptAsItemsOfEachClientBesideThoseOfAllRows) {
   EXPECT_EQ(lines[2].items.log_likelihood.size(), 8u);
 }
 
+TEST_F(OwnRows, ItemsOfScoresThatWereNotRecordedAreReplaced) {
+  auto run = begin_run(request_of_items(folder_.path(), root() / "model"));
+  complete_run(run.experiment.server, run.experiment.fabric, run.folder);
+  const auto scores = run.folder.path() / "evaluations.jsonl", items = run.folder.path() / "items/round-1.jsonl";
+  const auto whole = read_file(scores), all = read_file(items);
+  // As if the process had ended between the items of the second score and its line, and in a later line of items.
+  write_file_atomic(scores, whole.substr(0, whole.find('\n') + 1));
+  write_file_atomic(items, all.substr(0, all.size() - 20));
+  complete_run(run.experiment.server, run.experiment.fabric, run.folder);
+  EXPECT_EQ(read_file(items), all);
+  EXPECT_EQ(read_items(run.folder.path(), 1).size(), 3u);
+}
+
 TEST_F(OwnRows, AreNotScoredWithoutTheKey) {
   auto e = own("evaluate.per_client=false");
   EXPECT_EQ(evaluate_state(e.server, e.fabric, beginning(e).state).size(), 2u);

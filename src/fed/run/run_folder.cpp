@@ -508,12 +508,18 @@ void RunFolder::add_evaluation(const EvaluationRecord& score) const {
   append_sealed(folder_ / kEvaluations, record::write(score));
 }
 
+void RunFolder::keep_items(int64_t round, const std::function<bool(const ItemRecord&)>& keep) const {
+  const auto file = items_file(folder_, round);
+  if (!is_file(file)) return;
+  std::string text;
+  for (const auto& items : read_items(folder_, round))
+    if (keep(items)) text += sealed(record::write(items)) + '\n';
+  write_file_atomic(file, text);
+}
+
 void RunFolder::add_items(const ItemRecord& items) const {
   make_folders(folder_ / kItems);
-  std::string text;
-  for (const auto& other : read_items(folder_, items.round))
-    if (!other.same_score(items)) text += sealed(record::write(other)) + '\n';
-  write_file_atomic(items_file(folder_, items.round), text + sealed(record::write(items)) + '\n');
+  append_sealed(items_file(folder_, items.round), record::write(items));
 }
 
 void RunFolder::add_missing(const MissingScore& score) const {

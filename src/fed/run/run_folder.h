@@ -131,8 +131,10 @@ class RunFolder {
                     std::string_view part = run_file("adapter")) const;
   /// Appends a line to evaluations.jsonl.
   void add_evaluation(const EvaluationRecord& score) const;
-  /// Writes a line into items/round-N.jsonl, in place of an earlier line of the same score. Call it before
-  /// add_evaluation(), so that every recorded score has its items.
+  /// Removes the lines of items/round-N.jsonl for which `keep` is false. Call it before a round is scored: lines of
+  /// scores that an earlier process did not record would stand twice.
+  void keep_items(int64_t round, const std::function<bool(const ItemRecord&)>& keep) const;
+  /// Appends a line to items/round-N.jsonl. Call it before add_evaluation(), so that a recorded score has its items.
   void add_items(const ItemRecord& items) const;
   /// Appends a line to missing_scores.jsonl.
   void add_missing(const MissingScore& score) const;

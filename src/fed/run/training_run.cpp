@@ -113,15 +113,24 @@ void note_missing(const Course& run, MissingScore missing) {
   events::write("missing_score", record::write(missing));
 }
 
-ItemRecord item_record(int64_t round, const Scored& scored) {
-  const auto& score = scored.score;
-  return {round, score.task, score.budget, score.rank_eval_mode, score.served_by, score.client, *scored.items};
+ItemRecord item_record(int64_t round, const scoring::TaskScore& score, const scoring::ItemScores& items) {
+  return {round, score.task, score.budget, score.rank_eval_mode, score.served_by, score.client, items};
+}
+
+/// Removes the items of scores that will be computed again.
+void keep_items_of(const RunFolder& folder, int64_t round, std::span<const scoring::TaskScore> known) {
+  folder.keep_items(round, [&](const ItemRecord& items) {
+    return std::any_of(known.begin(), known.end(), [&](const scoring::TaskScore& score) {
+      return score.is_complete() && items.same_score(item_record(round, score, {}));
+    });
+  });
 }
 
 /// Scores `state` on all tasks at all budgets. Scores that evaluations.jsonl already holds are not computed again.
 std::vector<scoring::TaskScore> evaluate_round(const Course& run, const methods::ServerState& state) {
   const auto& server = run.server;
   const auto known = known_scores(run.folder, state.round);
+  keep_items_of(run.folder, state.round, known);
   EvaluationLine progress(run.stop);
   auto scores = evaluate_state(
       server, run.fabric, state,
@@ -130,7 +139,7 @@ std::vector<scoring::TaskScore> evaluate_round(const Course& run, const methods:
        .on_clients = [&](const auto&... done) { progress.show_clients(done...); },
        .on_score =
            [&](const Scored& scored) {
-             if (scored.items) run.folder.add_items(item_record(state.round, scored));
+             if (scored.items) run.folder.add_items(item_record(state.round, scored.score, *scored.items));
              const EvaluationRecord record{state.round, server.config->method.name, scored.score};
              run.folder.add_evaluation(record);
              run.tensorboard.add(record);
