@@ -1,7 +1,6 @@
 #include "comparison/differences.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "fed/config/key_effects.h"
+#include "lora/adapter.h"
 #include "records/run_settings.h"
 
 namespace evenkeel::comparison {
@@ -84,19 +84,20 @@ std::string training_top_k_of(const records::RunRecords& run) {
   return by_budget.empty() ? std::string(kUnknown) : top_ks_text(by_budget);
 }
 
-/// Returns the LoRA scales with which clients trained, to two decimals, by ascending budget (docs/ambiguities.md, R21).
+/// Returns the LoRA scales with which clients trained, by ascending budget (docs/ambiguities.md, R21).
 /// Arms of unequal ranks differ in them at equal lora.alpha and lora.rank.
 std::string lora_scales_of(const records::RunRecords& run) {
   const auto alpha = parse_number<double>(plain_value(run, "lora.alpha"));
   const auto largest = parse_number<int64_t>(plain_value(run, "lora.rank"));
   if (!alpha || !largest) return std::string(kUnknown);
-  const bool is_constant = plain_value(run, "lora.lora_scale_mode") == "const_scale";
-  std::map<double, double> by_budget;
+  const bool is_constant =
+      plain_value(run, "lora.lora_scale_mode") == config::name_of(lora::LoraScaleMode::kConstScale);
+  const lora::LoraScale scale{*alpha, *largest,
+                              is_constant ? lora::LoraScaleMode::kConstScale : lora::LoraScaleMode::kFixedAlpha};
+  std::map<double, std::string> by_budget;
   for (const auto& round : run.rounds)
     for (const auto& client : round.clients)
-      if (client.rank > 0)
-        by_budget[client.budget] =
-            std::round(100 * *alpha / static_cast<double>(is_constant ? *largest : client.rank)) / 100;
+      if (client.rank > 0) by_budget[client.budget] = concat(scale.of(client.rank));
   return by_budget.empty() ? std::string(kUnknown) : by_budget_text(by_budget);
 }
 

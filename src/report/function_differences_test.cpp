@@ -119,6 +119,19 @@ TEST(FunctionDifferences, ExpertsPerTokenOfTrainingAndOfScoresAreNamed) {
   EXPECT_EQ(text(arms[2]), "K in training: 8 | 4, 8\n");
 }
 
+TEST(FunctionDifferences, SmallLoraScalesAreToldApart) {
+  auto study = study_of({{"fedit", kReference}, {"flexlora", kReference}});
+  for (auto& run : study.runs) {
+    give_config(*run.records, "[lora]\nalpha = 0.01\nrank = 16\n");
+    auto& client = run.records->rounds.back().clients.emplace_back();
+    client.budget = 1;
+    client.rank = run.arm == "fedit" ? 16 : 8;
+  }
+  const auto compared = compare(study);
+  ASSERT_EQ(compared.served[0].arms[1].unlike.size(), 1u);
+  EXPECT_EQ(compared.served[0].arms[1].unlike[0].what, "LoRA scale in training");
+}
+
 TEST(FunctionDifferences, LoraScalesOfClientsAreNamedAtEqualAlphaAndRank) {
   auto study = study_of({{"fedit", kReference}, {"flexlora", kReference}, {"const", kReference}});
   for (auto& run : study.runs) {
@@ -137,7 +150,7 @@ TEST(FunctionDifferences, LoraScalesOfClientsAreNamedAtEqualAlphaAndRank) {
       if (what == "LoRA scale in training") return concat(own, " | ", others);
     return std::string("as the reference");
   };
-  EXPECT_EQ(scale_of(compared.served[0].arms[1]), "5.33, 2 | 2");
+  EXPECT_EQ(scale_of(compared.served[0].arms[1]), "5.33333, 2 | 2");
   EXPECT_EQ(scale_of(compared.served[0].arms[2]), "as the reference");
 }
 

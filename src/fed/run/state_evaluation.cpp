@@ -96,7 +96,7 @@ struct Evaluation {
   }
 
   std::optional<Scored> ask(const EvaluationPoint& point, const std::string& task) {
-    LossCallback on_lost;
+    LostCallback on_lost;
     if (hooks.on_missing)
       on_lost = [&](int64_t client, const std::string& why) { hooks.on_missing(point, task, client, why); };
     return score(

@@ -42,14 +42,14 @@ std::vector<std::string> client_tasks(const Server& server);
 void check_evaluation(const Experiment& e);
 
 /// Reports a client that returns no score, and why.
-using LossCallback = std::function<void(int64_t client, const std::string& why)>;
+using LostCallback = std::function<void(int64_t client, const std::string& why)>;
 
 /// A requested score, and callbacks about it.
 struct ScoreRequest {
   Score ask;  ///< the task and options; its rank evaluation mode is replaced by the point's
   EvaluationProgress on_progress{};
   EvaluationProgress on_clients{};  ///< as EvaluationHooks::on_clients
-  LossCallback on_lost{};           ///< empty: a lost client is an error
+  LostCallback on_lost{};           ///< empty: a lost client is an error
 };
 
 /// Scores one task at one point, with the fabric's evaluation client, on the rows of `[evaluate]` and `[data]`.
