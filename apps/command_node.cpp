@@ -236,8 +236,9 @@ void add_node_command(CLI::App& program) {
   command->add_option("--budget", flags->budget,
                       "its share of the experts, whatever the server proposes; auto: this machine is measured");
   command
-      ->add_option("--round-seconds", flags->round_seconds,
-                   "with --budget auto: how long a round of training may take here, if the run has no deadline")
+      ->add_option(
+          "--round-seconds", flags->round_seconds,
+          "with --budget auto: how long a round of training may take here; half of the run's deadline, if that is less")
       ->capture_default_str();
   command->add_option("--agreed", flags->agreed,
                       "a config: a run that trains otherwise, or whose scores show other things, is refused");

@@ -183,7 +183,10 @@ void add_report_command(CLI::App& program) {
       "intervals, and costs (docs/study-statistics.md). Run folders that differ in their seeds alone are one arm; the "
       "first\n"
       "arm is the reference. Tables of the single runs follow. --html writes one file with charts that opens offline.");
-  command->add_option("FOLDER", flags->folders, "run folders, or one study's folder")->required();
+  command
+      ->add_option("FOLDER", flags->folders,
+                   "run folders, or one study's folder; of a table of the paper, folders of its studies")
+      ->required();
   command->add_option("--html", flags->html, "write charts into this file");
   command->add_option("--table", flags->table,
                       "print this table only: " + join(report::table_names()) +

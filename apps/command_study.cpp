@@ -106,7 +106,7 @@ void add_study_command(CLI::App& program) {
       "Example: evenkeel study studies/methods.toml --jobs 2\n"
       "         evenkeel study studies/methods.toml --dry-run\n"
       "         evenkeel study studies/methods.toml --out runs/methods --shard 2/4 --resume\n\n"
-      "Makes every run of a study, each in a folder of its own below DIR, as `evenkeel train` does. A study that was "
+      "Makes every run of a study, each in a folder of its own below --out, as `evenkeel train` does. A study that was "
       "stopped goes on by --resume, to the same bits; runs that failed are tried again. docs/studies.md has the file's "
       "keys.");
   command->add_option("STUDY", flags->file, "TOML file with [study] and its arms")->required();
@@ -117,9 +117,10 @@ void add_study_command(CLI::App& program) {
                       "runs at once, each with its share of the cores, or with a GPU of its own (default: 1)");
   command->add_option("--shard", flags->shard, "i/n: every n-th run alone, for job arrays; --dry-run prints one");
   command->add_option("--only", flags->only, "ARM:SEED: this run alone; as often as needed");
-  command->add_flag("--dry-run", flags->dry_run,
-                    "check all runs, print their number, time, memory and disk and the command of a job array, and "
-                    "stop");
+  command->add_flag(
+      "--dry-run", flags->dry_run,
+      "check all runs, print their number, time, FLOPs, memory and disk and the command of a job array, and "
+      "stop");
   command->add_flag("--resume", flags->resume, "resume the study in the folder, or start it if there is none");
   add_base_flag(*command, flags->base, "--resume");
   command->callback([flags] { run_study_command(*flags); });

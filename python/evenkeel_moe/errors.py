@@ -25,4 +25,5 @@ class MissingPackage(ImportError):
     """A package that is optional is not installed."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
-        super().__init__(f"{what} needs {package}, which is not installed: pip install 'evenkeel-moe[{extra}]'", name=package)
+        super().__init__(f"{what} needs {package}, which is not installed: pip install 'evenkeel-moe[{extra}]' "
+                         "(the wheel first: docs/installing.md)", name=package)

@@ -24,7 +24,7 @@ TOKENIZER = pathlib.Path(os.environ.get("EVENKEEL_DATA", "")) / "tokenizer/allen
 CONFIG = ROOT / "configs/full-size/train.toml"
 GIB = 1 << 30
 
-pytestmark = [pytest.mark.skipif(not SPACE, reason="EVENKEEL_FULL_SIZE names no folder with 30 GB of space"),
+pytestmark = [pytest.mark.skipif(not SPACE, reason="EVENKEEL_FULL_SIZE names no folder with 40 GB of space"),
               pytest.mark.skipif(not TOKENIZER.exists(), reason=f"{TOKENIZER} is not there")]
 
 
