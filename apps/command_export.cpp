@@ -66,7 +66,7 @@ Trained read_run(const ExportFlags& flags) {
   return {.adapters = std::move(adapters),
           .shape = std::move(shape),
           .base = base,
-          .router = server.setup_of(state, server.evaluator({})).router};
+          .router = server.setup_of(state, server.evaluator(state, {})).router};
 }
 
 /// Returns the sum of a weight and its update, which is added in float32. \throws kNumeric as stored_as()

@@ -40,13 +40,23 @@ Shards in_order_of_labels(Groups groups) {
   return result;
 }
 
-/// Each client draws q_c ~ Dir(alpha) over the groups and takes an equal number of rows. The group of each row is drawn
-/// by q_c from the groups that still have rows. Source: Hsu et al. 2019.
-Shards deal_to_clients(Shards groups, int64_t total, int64_t clients, double alpha, uint64_t seed) {
+/// Returns the concentration of each group for the mixtures of clients.
+std::vector<double> concentrations(const Shards& groups, double total, const PartitionConfig& config) {
+  std::vector<double> alphas;
+  for (const auto& rows : groups)
+    alphas.push_back(config.scheme == DirichletScheme::kPrior ? config.alpha * static_cast<double>(rows.size()) / total
+                                                              : config.alpha);
+  return alphas;
+}
+
+/// Each client draws q_c ~ Dir(alphas) over the groups and takes an equal number of rows. The group of each row is
+/// drawn by q_c from the groups that still have rows.
+Shards deal_to_clients(Shards groups, int64_t total, int64_t clients, const std::vector<double>& alphas,
+                       uint64_t seed) {
   Shards shards(static_cast<size_t>(clients));
   for (int64_t c = 0; c < clients; ++c) {
     RandomStream stream(seed, "partition-client", static_cast<uint64_t>(c));
-    auto mixture = stream.dirichlet(alpha, static_cast<int64_t>(groups.size()));
+    auto mixture = stream.dirichlet(alphas);
     const int64_t share = (c + 1) * total / clients - c * total / clients;
     for (int64_t i = 0; i < share; ++i) {
       for (size_t g = 0; g < groups.size(); ++g)
@@ -100,7 +110,9 @@ Shards dirichlet_partition(std::span<const std::string> labels, int64_t clients,
                            uint64_t seed) {
   auto groups = in_order_of_labels(shuffled_groups(labels, seed));
   if (config.scheme == DirichletScheme::kGroup) return cut_groups_until_filled(groups, clients, config.alpha, seed);
-  return deal_to_clients(std::move(groups), static_cast<int64_t>(labels.size()), clients, config.alpha, seed);
+  const auto total = static_cast<int64_t>(labels.size());
+  const auto alphas = concentrations(groups, static_cast<double>(total), config);
+  return deal_to_clients(std::move(groups), total, clients, alphas, seed);
 }
 
 /// Returns the rows of each group in the configured order of groups, or in the order of the labels without one.

@@ -1,4 +1,5 @@
-/// \file  Distributes rows over clients. Source of the Dirichlet kinds: Yurochkin et al. 2019; Hsu et al. 2019.
+/// \file  Distributes rows over clients. Sources of the Dirichlet kinds: Hsu et al. 2019 (kPrior); Yurochkin et al.
+/// 2019 (kGroup).
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,12 @@ namespace evenkeel::data {
 enum class PartitionKind { kIid, kSequential, kDirichlet, kBudget };
 /// Selects what the Dirichlet proportions apply to.
 enum class DirichletScheme {
-  /// Each client draws its own mixture of groups; clients have equal sizes. This is the UB-SMoE paper's description
-  /// (Hsu et al.).
+  /// Each client draws its own mixture of groups from Dir(alpha, ..., alpha); clients have equal sizes. This is the
+  /// UB-SMoE paper's description.
   kClient,
+  /// As kClient, but from Dir(alpha p), p the groups' shares of all rows: with G groups, about the skew of kClient at
+  /// alpha / G. This is what the paper cites.
+  kPrior,
   kGroup,  ///< each group is divided over the clients; clients have unequal sizes (Yurochkin et al.)
 };
 constexpr auto names(PartitionKind) {
@@ -31,6 +35,7 @@ constexpr auto names(PartitionKind) {
 }
 constexpr auto names(DirichletScheme) {
   return std::array{config::EnumName<DirichletScheme>{"client", DirichletScheme::kClient},
+                    config::EnumName<DirichletScheme>{"prior", DirichletScheme::kPrior},
                     config::EnumName<DirichletScheme>{"group", DirichletScheme::kGroup}};
 }
 
@@ -50,9 +55,10 @@ struct PartitionConfig {
     field("key", key,
           "dirichlet, budget: key that rows are grouped by: label (the task kind); for telequad: spec (the same as "
           "label), source or docid; for builtin_large: topic");
-    field("scheme", scheme,
-          "dirichlet: client (each client draws its mixture of groups) or group (each group is divided over the "
-          "clients)");
+    field(
+        "scheme", scheme,
+        "dirichlet: client (each client draws its mixture of groups), prior (the same, alpha times the groups' shares "
+        "of all rows) or group (each group is divided over the clients)");
     field("share", share,
           "budget: share of a group's rows, in (0, 1], that is divided evenly among the clients of its budget; the "
           "clients of all other budgets divide the rest evenly");

@@ -62,7 +62,7 @@ PartitionConfig dirichlet(DirichletScheme scheme, double alpha) {
 TEST(Partition, EveryKindIsDisjointAndComplete) {
   const auto labels = labels_of(7, 43);
   for (const auto kind : {PartitionKind::kIid, PartitionKind::kSequential, PartitionKind::kDirichlet})
-    for (const auto scheme : {DirichletScheme::kClient, DirichletScheme::kGroup})
+    for (const auto scheme : {DirichletScheme::kClient, DirichletScheme::kPrior, DirichletScheme::kGroup})
       for (const size_t clients : {1, 2, 8, 32})
         expect_complete(parts_of(labels, clients, {.kind = kind, .alpha = 0.5, .scheme = scheme}, 42), labels.size());
 }
@@ -91,6 +91,21 @@ TEST(Partition, ClientSchemeGivesEqualSizesAndStrongSkewAtSmallAlpha) {
   // 100 is nearly even.
   EXPECT_GT(dominance(skewed, labels), 0.45);
   EXPECT_LT(dominance(mild, labels), 0.3);
+}
+
+// With eight equal groups, alpha p is an eighth of alpha: about one group for each client at alpha 0.1.
+TEST(Partition, PriorSchemeIsTheClientSchemeAtAlphaTimesTheGroupsShares) {
+  const auto labels = labels_of(8, 250);
+  EXPECT_EQ(parts_of(labels, 8, dirichlet(DirichletScheme::kPrior, 0.8), 42),
+            parts_of(labels, 8, dirichlet(DirichletScheme::kClient, 0.1), 42));
+  std::vector<std::string> uneven(300, "large");
+  uneven.insert(uneven.end(), 6, "small");
+  int64_t small_first = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto first = parts_of(uneven, 40, dirichlet(DirichletScheme::kPrior, 0.1), seed).front();
+    small_first += std::count_if(first.begin(), first.end(), [](int64_t row) { return row >= 300; }) > 3 ? 1 : 0;
+  }
+  EXPECT_LT(small_first, 20) << "a fiftieth of the first clients; half of them with equal concentrations";
 }
 
 TEST(Partition, GroupSchemeGivesUnequalSizesAndSkewAtSmallAlpha) {

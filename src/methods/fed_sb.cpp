@@ -24,9 +24,9 @@ struct Config {
   SampleFrom init = SampleFrom::kPooled;
   int64_t samples = 170;
   void visit(auto& field) {
-    field(
-        "init", init,
-        "sample for the initialisation: pooled (from all rows together) or federated (as many rows from each client)");
+    field("init", init,
+          "sample for the initialisation: pooled (from all rows together) or federated (an equal share from each "
+          "client)");
     field("samples", samples, "number of rows in the sample, 1 or more");
   }
 

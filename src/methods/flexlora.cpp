@@ -9,12 +9,47 @@
 // direction fades with the weight of these clients. This is a property of the method.
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
+#include "base/random/random.h"
 #include "lora/algebra.h"
 #include "methods/initial_state.h"
 #include "methods/method_registry.h"
 
 namespace evenkeel::methods {
 namespace {
+
+/// Returns A at a higher rank: the new rows are orthonormal to the first `own` ones and to each other, as those of the
+/// SVD of the whole matrix. Rows beyond the width are zero.
+/// \param a  [*, in]; rows from `own` on are not read
+at::Tensor with_orthonormal_rows(const at::Tensor& a, int64_t own, int64_t rank, RandomStream stream) {
+  const int64_t width = a.size(1), more = std::max<int64_t>(0, std::min(rank, width) - own);
+  auto draw = at::empty({width, more}, at::kFloat);
+  stream.fill_normal({draw.mutable_data_ptr<float>(), static_cast<size_t>(draw.numel())}, 1.0);
+  const auto rows = a.narrow(0, 0, own);
+  const auto q = std::get<0>(at::linalg_qr(at::cat({rows.t().to(at::kDouble), draw.to(at::kDouble)}, 1)));
+  auto wide = at::zeros({rank, width}, a.options());
+  wide.narrow(0, 0, own).copy_(rows);
+  wide.narrow(0, own, more).copy_(q.narrow(1, own, more).t());
+  return wide;
+}
+
+/// Returns the factors at a higher rank. B is zero beyond the own rank of a matrix and A is not, so that these
+/// components train in the next round.
+lora::LoraFactors at_rank(const lora::LoraFactors& best, int64_t rank, const std::string& site,
+                          const ServerView& server, int64_t round) {
+  auto wide = lora::padded(best, rank);
+  const int64_t matrices = best.a.dim() == 3 ? best.a.size(0) : 1;
+  const auto ranks = best.ranks.defined() ? best.ranks : at::full({matrices}, best.rank(), at::kLong);
+  if (ranks.eq(rank).all().item<bool>()) return wide;
+  wide.a = wide.a.clone();
+  const auto rows = wide.a.view({matrices, rank, -1});
+  for (int64_t e = 0; e < matrices; ++e)
+    rows[e].copy_(with_orthonormal_rows(
+        rows[e].clone(), ranks[e].item<int64_t>(), rank,
+        {server.seed, concat("flexlora rows of ", site), static_cast<uint64_t>(round), static_cast<uint64_t>(e)}));
+  return wide;
+}
 
 class FlexLora : public FederatedMethod {
  public:
@@ -46,10 +81,8 @@ class FlexLora : public FederatedMethod {
     ServerState next = state;
     auto best = lora::best_factors(parts_of(server.sites, uploads.each()), round.weights,
                                    [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
-    // Pads with zeros if the matrix has fewer singular values than the rank.
-    for (auto& [site, factors] : next.global.adapters) {
-      factors = lora::padded(best.extract(site).mapped(), factors.rank());
-    }
+    for (auto& [site, factors] : next.global.adapters)
+      factors = at_rank(best.extract(site).mapped(), factors.rank(), site, server, state.round);
     return next;
   }
 };

@@ -11,6 +11,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/plain/files.h"
@@ -24,17 +25,30 @@
 namespace evenkeel::methods {
 namespace {
 
+/// What becomes of components that no participant of a round holds.
+enum class Unheld {
+  kZero,  ///< padding makes them zero, after which they have no gradient and stay zero
+  kKeep,  ///< they stay as they are
+};
+constexpr auto names(Unheld) {
+  return std::array{config::EnumName<Unheld>{"zero", Unheld::kZero}, config::EnumName<Unheld>{"keep", Unheld::kKeep}};
+}
+
 struct Config {
   double gamma = 0.99;
   double lambda = 1e-3;
   bool prune = true;
   int64_t rank_min = 1;
+  Unheld unheld = Unheld::kZero;
 
   void visit(auto& field) {
     field("gamma", gamma, "share of the rank before the tail, in (0, 1); the tail begins at floor(gamma r)");
     field("lambda", lambda, "weight of the tail's norm in the loss, 0 or more");
     field("prune", prune, "clients reduce their rank when the norm of the tail has decreased");
     field("rank_min", rank_min, "smallest rank after pruning, 1 or more");
+    field("unheld", unheld,
+          "components beyond the ranks of a round's participants: zero (padded, as in the paper: they never train "
+          "again) or keep");
   }
 
   void resolve(const config::Table& table) const {
@@ -45,7 +59,7 @@ struct Config {
 };
 
 constexpr const char* kRank = "rank";
-std::string rank_of(int64_t client) { return concat("rank/", client); }
+std::string rank_key(int64_t client) { return concat("rank/", client); }
 
 /// Returns the Frobenius norm of each module's matrix, or of each expert's matrix, in a stack.
 at::Tensor module_norms(const at::Tensor& tail) { return tail.flatten(-2).norm(2, -1); }
@@ -92,9 +106,13 @@ class HetLora : public FederatedMethod {
     return state;
   }
 
+  int64_t rank_of(const ServerState& state, const ClientProfile& client) const override {
+    const auto known = state.memory.find(rank_key(client.id));
+    return known == state.memory.end() ? client.rank : known->second.item<int64_t>();
+  }
+
   lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
-    const auto known = state.memory.find(rank_of(client.id));
-    const int64_t rank = known == state.memory.end() ? client.rank : known->second.item<int64_t>();
+    const int64_t rank = client.trains ? rank_of(state, client) : client.rank;
     lora::Payload payload;
     for (const auto& [site, factors] : state.global.adapters) payload.adapters[site] = lora::truncated(factors, rank);
     return payload;
@@ -104,7 +122,7 @@ class HetLora : public FederatedMethod {
                         const Uploads& uploads) const override {
     ServerState next = state;
     for (const auto& update : uploads.each())
-      next.memory[rank_of(update.client.id)] = update.extra(kRank).to(at::kLong);
+      next.memory[rank_key(update.client.id)] = update.extra(kRank).to(at::kLong);
     const auto weights = norm_weights(state, uploads.each());
     for (auto& [site, factors] : next.global.adapters) {
       std::vector<at::Tensor> a, b;
@@ -113,8 +131,10 @@ class HetLora : public FederatedMethod {
         a.push_back(wide.a);
         b.push_back(wide.b);
       }
+      const auto before = factors;
       factors.a = lora::weighted_mean(a, weights);
       factors.b = lora::weighted_mean(b, weights);
+      if (config_.unheld == Unheld::kKeep) keep_from(largest_rank(uploads.each(), site), before, factors);
       release_mapped_pages();
     }
     return next;
@@ -152,6 +172,19 @@ class HetLora : public FederatedMethod {
   bool shrank(const lora::AdapterState& before, const lora::AdapterState& after) const {
     const double scaling = after.begin()->second.scaling;
     return tail(after).item<double>() * scaling < tail(before).item<double>();
+  }
+
+  static int64_t largest_rank(std::span<const ClientUpdate> updates, const std::string& site) {
+    int64_t largest = 0;
+    for (const auto& update : updates) largest = std::max(largest, update.sent(site).rank());
+    return largest;
+  }
+
+  /// Copies the components from number `first` on.
+  static void keep_from(int64_t first, const lora::LoraFactors& from, lora::LoraFactors& to) {
+    const int64_t rest = from.rank() - first;
+    to.a.narrow(-2, first, rest).copy_(from.a.narrow(-2, first, rest));
+    to.b.narrow(-1, first, rest).copy_(from.b.narrow(-1, first, rest));
   }
 
   /// Pads factors to `rank` and converts them to scale 1. Factors that already have both are returned unchanged.

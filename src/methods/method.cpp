@@ -141,6 +141,8 @@ ServerState FederatedMethod::initialize(const ServerView& server) const {
   return state;
 }
 
+int64_t FederatedMethod::rank_of(const ServerState&, const ClientProfile& client) const { return client.rank; }
+
 lora::Payload FederatedMethod::broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const {
   return {.adapters = state.global.adapters};
 }

@@ -58,6 +58,8 @@ class FederatedMethod {
   virtual void check_upload(const lora::Payload& upload, const ClientProfile& client) const;
   /// Returns the state before the first round.
   virtual ServerState initialize(const ServerView& server) const;
+  /// Returns the rank at which `client` would train next. HetLoRA's clients reduce theirs.
+  virtual int64_t rank_of(const ServerState& state, const ClientProfile& client) const;
   /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants.
   virtual lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
   /// Returns the state after a round. `uploads` are in the order of round.participants. A change of the base goes into

@@ -77,7 +77,7 @@ struct RoundView {
   int64_t round = 0;
   std::vector<ClientProfile> participants{};
   std::vector<double> weights{};
-  /// Mean of K_c over all clients that could have been drawn, each weighted by its number of training rows.
+  /// Mean of K_c over all clients that could have been drawn, weighted as the participants are.
   double mean_top_k_of_all = 0;
   bool equal_weights = false;  ///< true: all p_c are equal, whatever the sizes
 };

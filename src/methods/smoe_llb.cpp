@@ -1,7 +1,7 @@
 // SMoE-LLB: FedAvg of sparse mixture-of-experts adapters, each client balancing its own experts with the load-balancing
 // loss of Switch Transformers (Fedus et al. 2022, eq. 4) and the router z-loss of ST-MoE (Zoph et al. 2022, eq. 5).
 //
-//   client   L = L_task + llb_coef mean_l L_B + z_coef mean_l L_z
+//   client   L = L_task + llb_coef mean_l L_B + z_coef mean_l L_z        (llb_norm "sum": sums over layers l)
 //            L_B = E sum_i f_i P_i,   f_i = a_i / (T K_c) (a constant),   P_i = mean_t softmax(s_t)_i
 //            L_z = mean_t logsumexp(s_t)^2                                (nn/moe/balance_losses.h)
 //   server   Theta = sum_c p_c Theta_c
@@ -15,9 +15,10 @@
 namespace evenkeel::methods {
 namespace {
 
-enum class Norm { kPerLayerK, kHf };
+enum class Norm { kPerLayerK, kSum, kHf };
 constexpr auto names(Norm) {
-  return std::array{config::EnumName<Norm>{"per_layer_k", Norm::kPerLayerK}, config::EnumName<Norm>{"hf", Norm::kHf}};
+  return std::array{config::EnumName<Norm>{"per_layer_k", Norm::kPerLayerK}, config::EnumName<Norm>{"sum", Norm::kSum},
+                    config::EnumName<Norm>{"hf", Norm::kHf}};
 }
 
 struct Config {
@@ -29,8 +30,9 @@ struct Config {
     field("llb_coef", llb_coef, "weight of the load-balancing loss, 0 or more");
     field("z_coef", z_coef, "weight of the router z-loss, 0 or more");
     field("llb_norm", llb_norm,
-          "value of a balanced router: 1 in each layer (per_layer_k), or K over all layers together, as in "
-          "transformers (hf)");
+          "losses of several layers: their mean, of which a balanced router has 1 (per_layer_k), their sum, as both "
+          "papers' code has it (sum), or that of all layers' tokens together, of which it has K, as in transformers "
+          "(hf)");
   }
 
   void resolve(const config::Table& table) const {
@@ -50,15 +52,18 @@ class SmoeLlb : public FederatedMethod {
   }
 
   at::Tensor extra_loss(const StepView& step) const override {
-    const auto& last = step.micro_batches.back();
-    if ((config_.llb_coef == 0 && config_.z_coef == 0) || !last.begin()->second.router_logits.defined()) return {};
-    const nn::StackedRouting routing = last;
+    if (config_.llb_coef == 0 && config_.z_coef == 0) return {};
+    const nn::StackedRouting routing = step.micro_batches.back();
+    EK_CHECK(routing.logits_LTE.defined(), kConfig,
+             "method smoe-llb balances experts, but no adapter changes what a router sees (lora.targets, "
+             "lora.router_lora)");
     const auto balance =
         config_.llb_norm == Norm::kHf ? nn::pooled_load_balance_loss(routing) : nn::load_balance_loss(routing);
     const auto z = nn::router_z_loss(routing);
     step.metrics.add("load_balance_loss", balance);
     step.metrics.add("router_z_loss", z);
-    return config_.llb_coef * balance + config_.z_coef * z;
+    const auto loss = config_.llb_coef * balance + config_.z_coef * z;
+    return config_.llb_norm == Norm::kSum ? loss * static_cast<double>(routing.layers) : loss;
   }
 
   ServerState initialize(const ServerView& server) const override {

@@ -246,10 +246,17 @@ class UbSmoe : public FederatedMethod {
     return (phi_LE - phi_LE.detach().clamp(options_.phi_range[0], options_.phi_range[1])).square().sum();
   }
 
-  /// Returns (1 - zeta) phit + zeta phi with phit = tanh(target / (u + eps) - 1), scaled to the range (R4).
+  /// Brings values in (-1, 1) into the range of phi by one reading of R4.
+  at::Tensor in_range(const at::Tensor& pull_E) const {
+    const double low = options_.phi_range[0], high = options_.phi_range[1];
+    if (options_.phi_scale == PhiScale::kNone) return pull_E;
+    if (options_.phi_scale == PhiScale::kClip) return pull_E.clamp(low, high);
+    return at::where(pull_E.ge(0), pull_E * high, pull_E * -low);
+  }
+
+  /// Returns (1 - zeta) phit + zeta phi with phit = tanh(target / (u + eps) - 1) in the range.
   at::Tensor updated_phi_E(const at::Tensor& phi_E, const at::Tensor& u_E, double target) const {
-    const auto pull_E = (target / (u_E + options_.util_eps) - 1).tanh();
-    const auto phit_E = at::where(pull_E.ge(0), pull_E * options_.phi_range[1], pull_E * -options_.phi_range[0]);
+    const auto phit_E = in_range((target / (u_E + options_.util_eps) - 1).tanh());
     return ((1 - options_.phi_momentum) * phit_E + options_.phi_momentum * phi_E.to(at::kDouble)).to(at::kFloat);
   }
 

@@ -50,14 +50,15 @@ std::string why_phi_stays_zero(const Options& options) {
       options.phi_train == PhiTrain::kOff ? "phi_train is off" : "clients discard the phi they train";
   if (options.phi_update == PhiUpdate::kOff) return concat("phi_update is off and ", forgotten);
   if (options.phi_momentum == 1) return concat("phi_momentum is 1 and ", forgotten);
-  if (options.phi_range[0] == 0 && options.phi_range[1] == 0) return concat("phi_range is [0, 0] and ", forgotten);
+  if (options.phi_scale != PhiScale::kNone && options.phi_range[0] == 0 && options.phi_range[1] == 0)
+    return concat("phi_range is [0, 0] and ", forgotten);
   return {};
 }
 
 void add_phi(const Options& options, Findings& found) {
   if (!options.modulates())
     return found.add("num_candidates is 0, so phi is added to no expert",
-                     {"phi_update", "phi_momentum", "phi_range", "util_frequency", "util_eps", "phi_train",
+                     {"phi_update", "phi_momentum", "phi_range", "phi_scale", "util_frequency", "util_eps", "phi_train",
                       "phi_penalty", "lambda_phi", "phi_at_eval"});
   if (const auto why = why_phi_stays_zero(options); !why.empty()) {
     found.lines.push_back(concat("method.ub-smoe: the server's phi stays 0 for ever, because ", why,
@@ -65,7 +66,8 @@ void add_phi(const Options& options, Findings& found) {
     found.add("the server's phi is 0", {"phi_at_eval"});
   }
   if (options.phi_update == PhiUpdate::kOff)
-    found.add("phi_update is off", {"phi_momentum", "util_frequency", "util_eps"});
+    found.add("phi_update is off", {"phi_momentum", "phi_scale", "util_frequency", "util_eps"});
+  if (options.phi_range == std::vector{-1.0, 1.0}) found.add("phi_range is [-1, 1]", {"phi_scale"});
   if (options.phi_train == PhiTrain::kOff) {
     found.add("phi_train is off", {"phi_penalty", "lambda_phi"});
     if (options.phi_update == PhiUpdate::kOff) found.add("phi_update and phi_train are off", {"phi_range"});

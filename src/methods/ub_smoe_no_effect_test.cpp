@@ -44,6 +44,9 @@ TEST(UbSmoeNoEffect, AKeyIsNamedWithItsValueAndTheKeyThatStopsIt) {
             "expert");
   EXPECT_EQ(only_line("rho_fn = 'none'\nrho_ref = 'kmax'"),
             "method.ub-smoe.rho_ref is \"kmax\", but has no effect: rho_fn is none");
+  EXPECT_EQ(only_line("phi_scale = 'clip'"),
+            "method.ub-smoe.phi_scale is \"clip\", but has no effect: phi_range is [-1, 1]");
+  EXPECT_TRUE(lines("phi_scale = 'none'\nphi_range = [0.0, 0.0]").empty());
   EXPECT_EQ(only_line("pg_clip_mode = 'off'\npg_clip = 1.5"),
             "method.ub-smoe.pg_clip is 1.5, but has no effect: pg_clip_mode is off");
   EXPECT_EQ(only_line("phi_train = 'off'\nlambda_phi = 0.5"),

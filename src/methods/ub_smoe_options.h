@@ -18,6 +18,7 @@ enum class PhiTrain { kOff, kLocalDiscard, kLocalFedavg };
 enum class PhiPenalty { kHinge, kL2 };
 enum class PgActivity { kStepUnion, kTokenWeighted, kMicroUnion };
 enum class PgSource { kOwn, kPlacebo, kMomentum, kOracle };
+enum class PhiScale { kRange, kNone, kClip };
 enum class PgApply { kAdamGrad, kDecoupledSgd };
 enum class PgClipMode { kRelative, kPerExpertNorm, kElementwise, kGlobalNorm, kOff };
 enum class PgGamma { kOptSteps, kLiteral };
@@ -37,6 +38,10 @@ constexpr auto names(PhiUpdate) {
 constexpr auto names(PhiTrain) {
   return std::array{config::EnumName{"off", PhiTrain::kOff}, config::EnumName{"local_discard", PhiTrain::kLocalDiscard},
                     config::EnumName{"local_fedavg", PhiTrain::kLocalFedavg}};
+}
+constexpr auto names(PhiScale) {
+  return std::array{config::EnumName{"range", PhiScale::kRange}, config::EnumName{"none", PhiScale::kNone},
+                    config::EnumName{"clip", PhiScale::kClip}};
 }
 constexpr auto names(PhiPenalty) {
   return std::array{config::EnumName{"hinge", PhiPenalty::kHinge}, config::EnumName{"l2", PhiPenalty::kL2}};
@@ -91,6 +96,7 @@ struct Options {
   PhiUpdate phi_update = PhiUpdate::kUtilization;
   double phi_momentum = 0.9;
   std::vector<double> phi_range = {-1.0, 1.0};
+  PhiScale phi_scale = PhiScale::kRange;
   UtilFrequency util_frequency = UtilFrequency::kPerToken;
   double util_eps = 1e-8;
   PhiTrain phi_train = PhiTrain::kLocalDiscard;
@@ -118,6 +124,9 @@ struct Options {
     field("phi_momentum", phi_momentum, "zeta, share of the last phi that is kept, 0 .. 1");
     field("phi_range", phi_range,
           "bounds [min, max] of phi with min <= 0 <= max, beyond which the hinge penalty begins");
+    field("phi_scale", phi_scale,
+          "how the tanh of the update becomes phi: range (times the bound on its side), none, or clip (cut to "
+          "phi_range)");
     field("util_frequency", util_frequency,
           "utilization of an expert on a client: per_token (a / n, target Kbar / M) or per_selection (a / (n K_c), "
           "target 1 / M)");

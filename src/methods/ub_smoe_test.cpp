@@ -51,16 +51,21 @@ TEST(UbSmoeServer, MovesPhiByUtilization) {
   EXPECT_TRUE(phi.allclose(expected, 0, 1e-8)) << phi;
 }
 
-TEST(UbSmoeServer, ScalesPhiToItsRangeOnEachSideOfZero) {
-  const auto ub = method("phi_range = [-0.5, 1.5]\nphi_momentum = 0.0");
-  const auto round = round_of({1, 2});
-  const auto state = ub->initialize(server());
-  const std::vector<ClientUpdate> updates{
-      update_of(*ub, state, round.participants[0], round, routing({6, 2, 1, 1}, 10)),
-      update_of(*ub, state, round.participants[1], round, routing({8, 6, 4, 2}, 10))};
-  const auto phi = ub->diagnostics(ub->aggregate(server(), state, round, updates)).at(kLayer + ".phi");
-  const auto expected = at::tensor({-.5 * .43357075, -.5 * .06241877, 1.5 * .46211711, 1.5 * .90514822}, at::kDouble);
-  EXPECT_TRUE(phi.to(at::kDouble).allclose(expected, 0, 1e-7)) << phi;
+TEST(UbSmoeServer, BringsPhiIntoItsRangeOnEachSideOfZero) {
+  const std::map<std::string, std::vector<double>> expected{
+      {"range", {-.25 * .43357075, -.25 * .06241877, 1.5 * .46211711, 1.5 * .90514822}},
+      {"clip", {-.25, -.06241877, .46211711, .90514822}},
+      {"none", {-.43357075, -.06241877, .46211711, .90514822}}};
+  for (const auto& [scale, values] : expected) {
+    const auto ub = method(concat("phi_range = [-0.25, 1.5]\nphi_momentum = 0.0\nphi_scale = '", scale, "'"));
+    const auto round = round_of({1, 2});
+    const auto state = ub->initialize(server());
+    const std::vector<ClientUpdate> updates{
+        update_of(*ub, state, round.participants[0], round, routing({6, 2, 1, 1}, 10)),
+        update_of(*ub, state, round.participants[1], round, routing({8, 6, 4, 2}, 10))};
+    const auto phi = ub->diagnostics(ub->aggregate(server(), state, round, updates)).at(kLayer + ".phi");
+    EXPECT_TRUE(phi.to(at::kDouble).allclose(at::tensor(values, at::kDouble), 0, 1e-7)) << scale << ": " << phi;
+  }
 }
 
 // theta moves from 1.0 to 0.9 with eta = .01. A mean of 5 steps gives 2.0, the literal 0.4 gives 25.

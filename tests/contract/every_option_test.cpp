@@ -31,6 +31,8 @@ const std::vector<Change>& changes() {
       {"ub-smoe", "phi_update", "'off'"},
       {"ub-smoe", "phi_momentum", "0.0"},
       {"ub-smoe", "phi_range", "[-0.5, 2.0]"},
+      {"ub-smoe", "phi_scale", "'none'", "phi_range = [-0.5, 2.0]"},
+      {"ub-smoe", "phi_scale", "'clip'", "phi_range = [-0.01, 0.01]"},
       {"ub-smoe", "util_frequency", "'per_selection'"},
       {"ub-smoe", "util_eps", "0.5"},
       {"ub-smoe", "phi_train", "'off'"},
@@ -68,6 +70,7 @@ const std::vector<Change>& changes() {
       {"a3smoe", "unused_expert", "'mean'"},
       {"smoe-llb", "llb_coef", "1.0"},
       {"smoe-llb", "z_coef", "1.0"},
+      {"smoe-llb", "llb_norm", "'sum'"},
       {"smoe-llb", "llb_norm", "'hf'"},
       {"slimmable-moe", "expert_mass", "'none'"},
       {"slimmable-moe", "expert_mass", "'tokens'"},
@@ -79,6 +82,7 @@ const std::vector<Change>& changes() {
       {"hetlora", "lambda", "1.0"},
       {"hetlora", "prune", "false", "gamma = 0.5"},
       {"hetlora", "rank_min", "3", "gamma = 0.5"},
+      {"hetlora", "unheld", "'keep'"},
       {"flora", "fresh_init", "'shared'"},
       {"florist", "mode", "'code'"},
       {"florist", "tau", "0.5"},
@@ -151,6 +155,8 @@ TinyFederation world_of(const Change& change) {
   world.training.batch_size = 1;
   // Makes tails shrink.
   if (change.key == "kbar_over") world.drawn = {0, 1, 3};
+  if (change.key == "unheld")
+    for (const int64_t client : {0, 1}) world.drawn.push_back(client), world.clients.at(client).rank = world.rank - 1;
   if (change.key == "prune" || change.key == "rank_min") world.training.optimizer.weight_decay = 50;
   if (change.key != "unused_expert") return world;
   world.training.optimizer.weight_decay = 0.1;  // otherwise an expert that nobody used would not change

@@ -93,6 +93,17 @@ TEST(TwoClients, HetLoraWeighsByTheNormsOfTheProducts) {
   expect_near(next.b, {{.41421356}, {.58578644}});
 }
 
+TEST(TwoClients, HetLoraLosesOrKeepsComponentsThatNeitherHolds) {
+  for (const bool keep : {false, true}) {
+    const OneSite world("hetlora", keep ? "unheld = \"keep\"" : "unheld = \"zero\"");
+    auto state = world.method->initialize(world.server());
+    state.global.adapters.at(kSite) = {.a = matrix({{1, 2}, {3, 4}}), .b = matrix({{5, 6}, {7, 8}})};
+    const auto next = world.aggregate(state, {kFirst, kSecond}).global.adapters.at(kSite);
+    expect_near(next.a, {{2.17157288, .24264069}, {keep ? 3. : 0., keep ? 4. : 0.}});
+    expect_near(next.b, {{.41421356, keep ? 6. : 0.}, {.58578644, keep ? 8. : 0.}});
+  }
+}
+
 TEST(TwoClients, FfaLoraIsExactBecauseAIsCommon) {
   OneSite world("ffa-lora");
   auto next = world.aggregate({{.b = matrix({{1}, {0}})}, {.b = matrix({{0}, {3}})}});
@@ -182,6 +193,7 @@ TEST(SmoeLlb, AddsTheLossesOfTwoTokensAndFourExperts) {
   EXPECT_NEAR(extra_loss(z, apart, 1), 3.78656631, 1e-8);
   EXPECT_NEAR(extra_loss(balance, level, 2), 1, 1e-12);
   EXPECT_NEAR(extra_loss(balance + "llb_norm = \"hf\"", level, 2), 2, 1e-12);
+  EXPECT_NEAR(extra_loss(balance + "llb_norm = \"sum\"", level, 2), 1, 1e-12) << "one layer";
   EXPECT_NEAR(extra_loss(z, level, 2), 1.92181206, 1e-8);
 }
 

@@ -168,7 +168,11 @@ def test_server_step_of_slimmable_moe_equals_the_reference(tmp_path, precision, 
 @pytest.mark.parametrize("seed,ranks", ROUNDS)
 @pytest.mark.parametrize("toml,options", [("", {}), ("rho_fn = \"log\"\npg_gamma = \"literal_0.4\"", {"pg_gamma": "literal_0.4"}),
                                           ("phi_momentum = 0.5\nphi_range = [-0.5, 2.0]",
-                                           {"phi_momentum": 0.5, "phi_range": (-0.5, 2.0)})])
+                                           {"phi_momentum": 0.5, "phi_range": (-0.5, 2.0)}),
+                                          ("phi_range = [-0.1, 0.1]\nphi_scale = \"clip\"",
+                                           {"phi_range": (-0.1, 0.1), "phi_scale": "clip"}),
+                                          ("phi_range = [-0.1, 0.1]\nphi_scale = \"none\"",
+                                           {"phi_range": (-0.1, 0.1), "phi_scale": "none"})])
 def test_server_step_of_ub_smoe_equals_the_reference(tmp_path, precision, seed, ranks, toml, options):
     dtype, tolerance = precision
     state, clients, weights = federation(seed, ranks)
@@ -197,6 +201,11 @@ def test_server_step_of_methods_that_send_rank_slices_equals_the_reference(tmp_p
     out = server_step(tmp_path, name, round_, dtype, scale_mode=scale_mode)
     expected = reference.aggregate(*round_, options)
     assert_same(deltas(sites_in(out, "adapter/")), deltas(expected["sites"]), tolerance)
+    if name == "flexlora":  # also rows beyond the rank of the sum, which would not train if they were zero
+        for site in sites_in(out, "adapter/").values():
+            rows = site["a"][..., :site["a"].shape[-1], :]
+            np.testing.assert_allclose(rows @ rows.swapaxes(-1, -2), np.broadcast_to(np.eye(rows.shape[-2]), rows.shape[:-2] + 2 * rows.shape[-2:-1]),
+                                       atol=1e-5)
     for rank in set(ranks):
         assert_same(deltas(sites_in(out, f"down/{rank}/")), deltas(reference.broadcast(expected, rank, options)), tolerance)
 
@@ -401,7 +410,7 @@ def test_ub_smoe_penalty_of_phi_equals_the_reference(tmp_path, precision, toml, 
     assert_same({"phi": out[f"extra_grad/{LAYER}.phi"]}, {"phi": gradient}, 1e-6)
 
 
-@pytest.mark.parametrize("norm", ["per_layer_k", "hf"])
+@pytest.mark.parametrize("norm", ["per_layer_k", "sum", "hf"])
 @pytest.mark.parametrize("top_k", [1, 3])
 def test_smoe_llb_losses_equal_the_reference(tmp_path, precision, norm, top_k):
     dtype, tolerance = precision

@@ -161,11 +161,19 @@ double RandomStream::gamma(double alpha) {
 }
 
 std::vector<double> RandomStream::dirichlet(double alpha, int64_t n) {
-  EK_CHECK(alpha > 0 && std::isfinite(alpha), kInternal, "RandomStream::dirichlet: alpha is ", alpha,
-           ", allowed: above 0");
   EK_CHECK(n > 0, kInternal, "RandomStream::dirichlet: n is ", n, ", allowed: 1 or more");
-  std::vector<double> shares(n);
-  for (auto& share : shares) share = log_gamma_draw(*this, alpha);
+  return dirichlet(std::vector<double>(static_cast<size_t>(n), alpha));
+}
+
+std::vector<double> RandomStream::dirichlet(std::span<const double> alphas) {
+  const auto n = static_cast<uint64_t>(alphas.size());
+  EK_CHECK(n > 0, kInternal, "RandomStream::dirichlet: no concentrations");
+  std::vector<double> shares;
+  for (const double alpha : alphas) {
+    EK_CHECK(alpha > 0 && std::isfinite(alpha), kInternal, "RandomStream::dirichlet: alpha is ", alpha,
+             ", allowed: above 0");
+    shares.push_back(log_gamma_draw(*this, alpha));
+  }
   const double top = *std::max_element(shares.begin(), shares.end());
   if (!std::isfinite(top)) {  // alpha is so small that even the logarithms overflow; the limit is one corner
     std::fill(shares.begin(), shares.end(), 0.0);

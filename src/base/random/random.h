@@ -39,8 +39,10 @@ class RandomStream {
   /// Returns a number of Gamma(alpha) with scale 1 (Marsaglia and Tsang 2000, boosted for alpha < 1). REQUIRES alpha >
   /// 0.
   double gamma(double alpha);
-  /// Returns `n` numbers that sum to 1, drawn from Dir(alpha, ..., alpha). They are finite even for very small alpha.
-  /// REQUIRES alpha > 0, n > 0.
+  /// Returns numbers that sum to 1, drawn from Dir(alphas). They are finite even for very small values. REQUIRES one
+  /// value or more, all above 0.
+  std::vector<double> dirichlet(std::span<const double> alphas);
+  /// Returns `n` numbers drawn from Dir(alpha, ..., alpha). REQUIRES alpha > 0, n > 0.
   std::vector<double> dirichlet(double alpha, int64_t n);
   /// Returns an index with a probability proportional to its weight. REQUIRES weights that are finite and not negative,
   /// at least one above 0.

@@ -33,14 +33,15 @@ void weigh(methods::RoundView& round) {
   for (const auto& client : round.participants) round.weights.push_back(size(client) / total);
 }
 
-/// Returns the mean of K_c over clients, weighted by their numbers of rows.
-double mean_top_k(std::span<const methods::ClientProfile* const> clients) {
-  double choices = 0, rows = 0;
+/// Returns the mean of K_c over clients, weighted as weigh() does.
+double mean_top_k(std::span<const methods::ClientProfile* const> clients, bool equal_weights) {
+  double choices = 0, total = 0;
   for (const auto* client : clients) {
-    choices += client->examples * static_cast<double>(client->top_k);
-    rows += client->examples;
+    const double size = equal_weights ? 1.0 : client->examples;
+    choices += size * static_cast<double>(client->top_k);
+    total += size;
   }
-  return choices / rows;
+  return choices / total;
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ methods::RoundView draw_poisson(std::span<const methods::ClientProfile> clients,
   methods::RoundView view{.round = round, .equal_weights = equal_weights};
   const auto all = present(clients, round);
   if (all.empty()) return view;
-  view.mean_top_k_of_all = mean_top_k(all);
+  view.mean_top_k_of_all = mean_top_k(all, equal_weights);
   for (const auto* client : all)
     if (probability >= 1 || static_cast<double>(draw_of(key, round, client->id)) < std::ldexp(probability, 64))
       view.participants.push_back(*client);
@@ -91,7 +92,7 @@ methods::RoundView draw_round(std::span<const methods::ClientProfile> clients, d
   methods::RoundView view{.round = round, .equal_weights = equal_weights};
   const auto all = present(clients, round);
   if (all.empty()) return view;
-  view.mean_top_k_of_all = mean_top_k(all);
+  view.mean_top_k_of_all = mean_top_k(all, equal_weights);
   for (const int64_t i : sample_participants(static_cast<int64_t>(all.size()), participation, seed, round))
     view.participants.push_back(*all[static_cast<size_t>(i)]);
   weigh(view);

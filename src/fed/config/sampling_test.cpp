@@ -84,6 +84,7 @@ TEST(Sampling, TheMeanKOfAllClientsIsOfThoseThatCouldBeDrawn) {
   EXPECT_DOUBLE_EQ(draw_round(all, 0.25, 7, 3).mean_top_k_of_all, (10 + 2 * 30 + 3 * 60 + 4 * 100 + 5 * 200) / 400.0);
   const auto left = without(draw_round(all, 1.0, 7, 3), std::vector<int64_t>{4});
   EXPECT_DOUBLE_EQ(left.mean_top_k_of_all, 1650 / 400.0) << "a lost client could be drawn";
+  EXPECT_DOUBLE_EQ(draw_round(all, 1.0, 7, 2, /*equal_weights=*/true).mean_top_k_of_all, (1 + 2 + 3 + 4) / 4.0);
 }
 
 TEST(Sampling, ARoundWithoutClientsIsEmpty) {

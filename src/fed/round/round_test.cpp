@@ -3,12 +3,15 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "base/plain/files.h"
+#include "fed/round/round_measures.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/round/starting_gradients.h"
 #include "fed/testing.h"
+#include "lora/algebra.h"
 #include "train/weight_gradient.h"
 
 namespace evenkeel::fed {
@@ -85,6 +88,14 @@ TEST_F(RoundTest, ASnapshotFromDiskContinuesLikeTheOneInMemory) {
   testing::expect_same(from_disk.next.state, from_memory.next.state);
 }
 
+/// Returns the FLOPs of a client's training of the small model: 4 per multiply-add of frozen weights, 6 per one
+/// of attention scores and of factors.
+double flops_by_hand(const ClientOfRound& client) {
+  const int64_t length = client.tokens / (client.steps * 2 * 2), k = client.top_k;
+  const int64_t frozen = 13872 + 2880 * k, scores = 96 * length, factors = 1194 + 792 * k;
+  return static_cast<double>(client.tokens * (4 * frozen + 6 * scores + 6 * factors));
+}
+
 TEST_F(RoundTest, TheRecordHasTheCountsOfTheRound) {
   auto e = experiment("ub-smoe");
   const auto record = play(e, beginning(e), "record").record;
@@ -92,6 +103,8 @@ TEST_F(RoundTest, TheRecordHasTheCountsOfTheRound) {
   EXPECT_EQ(record.gate_norm, nn::GateNorm::kRenormSelected);
   EXPECT_EQ(record.gates_sum_to_one, true);
   int64_t up = 0;
+  double flops = 0;
+  std::set<int64_t> top_ks;
   const auto expect_sum = [](const Traffic& parts, int64_t bytes) {
     for (const auto& [name, part] : parts) bytes -= part;
     EXPECT_EQ(bytes, 0);
@@ -105,14 +118,53 @@ TEST_F(RoundTest, TheRecordHasTheCountsOfTheRound) {
     const auto file = root() / "record" / concat(client.id, ".upload.safetensors");
     EXPECT_EQ(client.bytes_up, static_cast<int64_t>(fs::file_size(file)));
     EXPECT_DOUBLE_EQ(client.experts_per_token, static_cast<double>(client.top_k));
+    EXPECT_EQ(client.flops, flops_by_hand(client)) << "K = " << client.top_k;
+    top_ks.insert(client.top_k);
+    flops += client.flops;
     up += client.bytes_up;
     expect_parts(client);
     EXPECT_GT(client.bytes_down_parts.at("pseudo_grad_a"), client.bytes_down_parts.at("phi"));
   }
   EXPECT_EQ(record.bytes_up, up);
+  EXPECT_EQ(record.flops, flops);
+  EXPECT_EQ(top_ks, (std::set<int64_t>{1, 2, 4}));
   ASSERT_TRUE(record.experts);
   EXPECT_EQ(record.experts->layers.size(), 2u);
   EXPECT_EQ(record.experts->utilization[0].size(), 7u);
+}
+
+/// Returns what a client measured whose tokens chose the experts of the two layers as often as given.
+ClientRecord measured(int64_t tokens, const std::vector<int64_t>& first, const std::vector<int64_t>& second) {
+  ClientRecord record;
+  record.steps = 1;
+  record.tokens = tokens;
+  record.counts["model.layers.0.mlp"] = {.router_logits = {}, .counts = at::tensor(first, at::kLong), .tokens = tokens};
+  record.counts["model.layers.1.mlp"] = {
+      .router_logits = {}, .counts = at::tensor(second, at::kLong), .tokens = tokens};
+  return record;
+}
+
+// u is 1/2, 1/2, 1/2, 1/2, 0, 0, 0 in the first layer and 1, 1/2, 1/4, 19/80, 1/80, 0, 0 in the second. A tenth of the
+// balanced share is 1/35.
+TEST_F(RoundTest, TheRecordMeasuresTheUseOfExpertsByLayerAndInAllLayers) {
+  auto e = experiment("fedit");
+  const std::vector<ClientRecord> clients{measured(40, {40, 40, 0, 0, 0, 0, 0}, {40, 40, 0, 0, 0, 0, 0}),
+                                          measured(60, {20, 20, 40, 40, 0, 0, 0}, {60, 20, 20, 19, 1, 0, 0})};
+  const methods::RoundView round{.participants = {e.server.clients[0], e.server.clients[2]}, .weights = {0.25, 0.75}};
+  const OtherTraffic other{};
+  const std::optional<SummedReport> hidden;
+  const auto use = round_record(e.server, round, {clients, other, hidden}, beginning(e).state, {}).experts.value();
+  EXPECT_NEAR(use.entropy.at(0), std::log(4), 1e-8);
+  EXPECT_NEAR(use.entropy.at(1), 1.23782197, 1e-8);
+  EXPECT_NEAR(use.gini.at(0), 3.0 / 7, 1e-8);
+  EXPECT_NEAR(use.gini.at(1), 0.60535714, 1e-8);
+  EXPECT_EQ(use.dead_experts, (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(use.nearly_dead_experts, (std::vector<int64_t>{3, 3}));
+  EXPECT_NEAR(use.entropy_mean, 1.31205817, 1e-8);
+  EXPECT_NEAR(use.entropy_std, 0.07423619, 1e-8);
+  EXPECT_NEAR(use.entropy_joint, 2.00520535, 1e-8);
+  EXPECT_NEAR(use.entropy_unnormalized, 2.47564394, 1e-8);
+  EXPECT_NEAR(use.gini_mean, 0.51696429, 1e-8);
 }
 
 TEST_F(RoundTest, TheRecordReadsBackIdentically) {
@@ -394,6 +446,8 @@ TEST_F(RoundTest, EvaluationUsesTheMeanRescalerOfClientsWithItsTopK) {
   EXPECT_EQ(scale(beginning(e).state, 1.0), 1);
 }
 
+const scoring::ClientOfScore kOwnRowsOfTheFirst{.id = 0};
+
 TEST_F(RoundTest, EvaluationCutsToTheRankOfClientsWithTheBudget) {
   auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
   for (const auto& change : {concat("model.path=\"", (root() / "model").string(), "\""),
@@ -401,10 +455,36 @@ TEST_F(RoundTest, EvaluationCutsToTheRankOfClientsWithTheBudget) {
                              std::string("clients.budgets=[0.25, 0.25, 1.0]"), std::string("clients.ranks=[3, 2, 7]")})
     table.set(change);
   const auto e = make_experiment(settle(ExperimentConfig::read(table), {}), Purpose::kEvaluate);
-  const auto rank = [&](double budget) { return e.server.evaluator({.budget = budget, .rank_eval_mode = "a"}).rank; };
+  auto state = first_state(e.server);
+  const auto rank = [&](double budget) {
+    return e.server.evaluator(state, {.budget = budget, .rank_eval_mode = "a"}).rank;
+  };
   EXPECT_EQ(rank(0.25), 2);
   EXPECT_EQ(rank(1.0), 7);
   EXPECT_EQ(rank(0.5), 6) << "no client has it: 0.2 + 0.8 * 0.5 of lora.rank";
+  state.memory["rank/0"] = at::scalar_tensor(1, at::kLong);
+  EXPECT_EQ(rank(0.25), 1) << "a client that has pruned itself";
+  for (const auto& [mode, expected] : {std::pair{"a", 1}, std::pair{"b", 7}}) {
+    const auto own = e.server.evaluator(state, {.budget = 0.25, .rank_eval_mode = mode, .client = kOwnRowsOfTheFirst});
+    EXPECT_EQ(e.server.setup_of(state, own).adapters.begin()->second.rank(), expected) << mode;
+  }
+}
+
+TEST_F(RoundTest, EvaluationOfTheWholeAdapterHasAllComponentsOfFlorist) {
+  auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
+  for (const auto& change :
+       {concat("model.path=\"", (root() / "model").string(), "\""), std::string("method.name=florist"),
+        std::string("method.florist.mode=code"), std::string("lora.rank=10"), std::string("clients.ranks=[3, 2, 7]")})
+    table.set(change);
+  const auto e = make_experiment(settle(ExperimentConfig::read(table), {}), Purpose::kEvaluate);
+  auto state = first_state(e.server);
+  for (auto& [site, factors] : state.global.adapters) factors = lora::padded(factors, 11);
+  const auto rank = [&](const char* mode) {
+    const auto client = e.server.evaluator(state, {.budget = 1.0, .rank_eval_mode = mode});
+    return e.server.setup_of(state, client).adapters.begin()->second.rank();
+  };
+  EXPECT_EQ(rank("a"), 7);
+  EXPECT_EQ(rank("b"), 11);
 }
 
 TEST_F(RoundTest, RanksDetermineShapesAndScalingOfAdapters) {

@@ -44,10 +44,17 @@ int64_t Server::max_rank() const {
   return std::max_element(plans.begin(), plans.end(), lower)->rank;
 }
 
-int64_t Server::rank_at(double budget) const {
+std::vector<std::string> Server::rank_eval_modes() const {
+  return config->method.entry().rank_eval_modes(config->evaluate.rank_eval_modes, model.num_experts > 0);
+}
+
+int64_t Server::rank_at(const methods::ServerState& state, double budget) const {
   std::optional<int64_t> smallest;
-  for (const auto& client : clients)
-    if (client.budget == budget) smallest = std::min(smallest.value_or(client.rank), client.rank);
+  for (const auto& client : clients) {
+    if (client.budget != budget) continue;
+    const int64_t rank = method->rank_of(state, client);
+    smallest = std::min(smallest.value_or(rank), rank);
+  }
   return smallest.value_or(config->method.entry().rank(budget, config->lora.rank));
 }
 
@@ -164,15 +171,22 @@ methods::ServerState Server::aggregate(const methods::ServerState& state, const 
   return next;
 }
 
-methods::ClientProfile Server::evaluator(const EvaluationPoint& point) const {
+int64_t Server::whole_rank(const methods::ServerState& state) const {
+  int64_t rank = max_rank();
+  for (const auto& [site, factors] : state.global.adapters) rank = std::max(rank, factors.rank());
+  return rank;
+}
+
+methods::ClientProfile Server::evaluator(const methods::ServerState& state, const EvaluationPoint& point) const {
   const bool cut = point.rank_eval_mode == "a";
   const auto rank = [&] {
-    return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank : rank_at(point.budget);
+    return point.client ? method->rank_of(state, clients.at(static_cast<size_t>(point.client->id)))
+                        : rank_at(state, point.budget);
   };
   return {.id = point.own_rows() ? point.client->id : kEvaluator,
           .budget = point.budget,
           .top_k = cut ? model.top_k : active_experts(model, point.budget, "evaluation budget"),
-          .rank = cut ? std::min(rank(), max_rank()) : max_rank(),
+          .rank = cut ? std::min(rank(), max_rank()) : whole_rank(state),
           .examples = 0,
           .trains = false};
 }
@@ -181,7 +195,7 @@ Task Server::scoring_task(const methods::ServerState& state, const EvaluationPoi
   ask.rank_eval_mode = point.rank_eval_mode;
   ask.served_by = point.served_by;
   ask.own_rows = point.own_rows();
-  const auto client = evaluator(point);
+  const auto client = evaluator(state, point);
   if (point.served_by == scoring::ServedBy::kRun) {
     auto task = training_task(state, client, {.round = state.round});
     task.ask = std::move(ask);
@@ -208,7 +222,7 @@ methods::LocalSetup Server::setup_of(const methods::ServerState& state, const me
 
 UnexportableRouting Server::unexportable_routing(const methods::ServerState& state,
                                                  const EvaluationPoint& point) const {
-  return fed::unexportable_routing(setup_of(state, evaluator(point)).router, model.gates);
+  return fed::unexportable_routing(setup_of(state, evaluator(state, point)).router, model.gates);
 }
 
 void Server::dry_run(const methods::ServerState& state) const {

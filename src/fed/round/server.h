@@ -89,8 +89,13 @@ struct Server {
   /// Returns true if uploads are hidden and privacy.unit is "client": clients then add the noise.
   bool adds_noise_in_clients() const { return hides_uploads() && config->privacy.protects_clients(); }
   int64_t max_rank() const;  ///< the largest r_c of any client
-  /// Returns the smallest r_c of the clients with a budget, or the method's rank at a budget that no client has.
-  int64_t rank_at(double budget) const;
+  /// Returns the rank evaluation modes in which the run is scored (EvaluationPoint); {""} if it has none.
+  std::vector<std::string> rank_eval_modes() const;
+  /// Returns the smallest rank at which clients with a budget train next, or the method's rank at a budget that no
+  /// client has.
+  int64_t rank_at(const methods::ServerState& state, double budget) const;
+  /// Returns the rank of the whole adapter, which FLoRIST's aggregation can make larger than max_rank().
+  int64_t whole_rank(const methods::ServerState& state) const;
   /// Makes the method's view of the server.
   /// \param round  rounds that are done; the records count from 1
   methods::ServerView view(int64_t round, methods::GradientSum gradient_sum = {}) const;
@@ -138,7 +143,7 @@ struct Server {
   /// Makes the profile of the client that scores `point`: the evaluation client, which has no training rows and never
   /// trains (kEvaluator), or for own rows the client that has them.
   /// \throws kConfig when the budget leaves no expert
-  methods::ClientProfile evaluator(const EvaluationPoint& point) const;
+  methods::ClientProfile evaluator(const methods::ServerState& state, const EvaluationPoint& point) const;
   /// Makes a scoring task. With ServedBy::kRun its payload is the method's broadcast in the run's transport precision.
   /// Otherwise it is the whole adapter, as exported, in float32.
   /// \param ask  gives task, predictions and rows; the other fields are taken from `point`

@@ -160,14 +160,14 @@ TEST_F(OwnRows, ReadingAOfARankMethodCutsToTheClientsRank) {
                        "data.files={ score = \"nll\" }", clients()});
   const auto points = client_points(e.server, 0);
   ASSERT_EQ(points.size(), 10u);  // two readings; the third client has no test rows
-  const auto cut = e.server.evaluator(points[0]), whole = e.server.evaluator(points[2]);
+  const auto cut = e.server.evaluator({}, points[0]), whole = e.server.evaluator({}, points[2]);
   EXPECT_EQ(points[0].rank_eval_mode, "a");
   EXPECT_EQ(cut.rank, 1);
   EXPECT_EQ(cut.top_k, 4);
   EXPECT_EQ(cut.id, 0);
   EXPECT_EQ(whole.rank, 3);
   EXPECT_EQ(whole.top_k, 1);
-  EXPECT_EQ(e.server.evaluator(points[1]).id, kEvaluator);
+  EXPECT_EQ(e.server.evaluator({}, points[1]).id, kEvaluator);
 }
 
 TEST_F(OwnRows, ErrorsInARowNameClientFileAndLine) {

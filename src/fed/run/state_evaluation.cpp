@@ -48,8 +48,9 @@ std::vector<scoring::ServedBy> served_elsewhere(const Server& server, const meth
 
 /// Two scores of different clients are equal if these values are equal.
 using Alike = std::tuple<std::string, std::string, scoring::ServedBy, double, int64_t>;
-Alike alike(const Server& server, const EvaluationPoint& point, const std::string& task) {
-  const auto evaluator = server.evaluator(point);
+Alike alike(const Server& server, const methods::ServerState& state, const EvaluationPoint& point,
+            const std::string& task) {
+  const auto evaluator = server.evaluator(state, point);
   return {task, point.rank_eval_mode, point.served_by, evaluator.budget, evaluator.rank};
 }
 
@@ -81,13 +82,13 @@ struct Evaluation {
     auto made = hooks.known ? hooks.known(point, task) : std::nullopt;
     if (!made) made = make(point, task);
     if (!made) return;
-    if (!point.own_rows()) of_all.emplace(alike(server, point, task), *made);
+    if (!point.own_rows()) of_all.emplace(alike(server, state, point, task), *made);
     scores.push_back(std::move(*made));
   }
 
   /// Computes a score, or returns nothing if it is missing.
   std::optional<scoring::TaskScore> make(const EvaluationPoint& point, const std::string& task) {
-    const auto same = point.own_rows() ? of_all.end() : of_all.find(alike(server, point, task));
+    const auto same = point.own_rows() ? of_all.end() : of_all.find(alike(server, state, point, task));
     auto scored = same != of_all.end() ? std::optional(Scored{same->second, {}}) : ask(point, task);
     if (!scored) return std::nullopt;
     scored->score.client = point.client;
@@ -132,9 +133,7 @@ std::vector<std::string> client_tasks(const Server& server) {
 std::vector<EvaluationPoint> client_points(const Server& server, int64_t rounds) {
   std::vector<EvaluationPoint> points;
   if (!server.config->evaluate.per_client) return points;
-  const auto& evaluate = server.config->evaluate;
-  const auto modes =
-      server.config->method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
+  const auto modes = server.rank_eval_modes();
   for (const auto& client : server.clients) {
     if (!client.is_scored_after(rounds)) continue;
     for (const auto& mode : modes)
@@ -150,8 +149,7 @@ std::vector<EvaluationPoint> client_points(const Server& server, int64_t rounds)
 
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const methods::ServerState& state) {
   const auto& evaluate = server.config->evaluate;
-  const auto modes =
-      server.config->method.entry().rank_eval_modes(evaluate.rank_eval_modes, server.model.num_experts > 0);
+  const auto modes = server.rank_eval_modes();
   std::vector<EvaluationPoint> points;
   for (const double budget : evaluate.budgets)
     for (const auto& mode : modes) {
@@ -177,7 +175,7 @@ void check_evaluation(const Experiment& e) {
 
 std::optional<Scored> score(const Server& server, Fabric& fabric, const methods::ServerState& state,
                             const EvaluationPoint& point, const ScoreRequest& request) {
-  const std::vector<methods::ClientProfile> evaluator{server.evaluator(point)};
+  const std::vector<methods::ClientProfile> evaluator{server.evaluator(state, point)};
   std::optional<Scored> scored;
   fabric.exchange(
       evaluator,

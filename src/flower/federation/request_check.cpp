@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/plain/json.h"
 #include "base/plain/text.h"
@@ -57,24 +58,29 @@ bool has_budget(const Server& server, double budget) {
           std::any_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.budget == budget; }));
 }
 
-/// Returns true if the run has a score at this rank: that of the point or, of a client's point, the client's.
+/// Returns true if the run can have a score at this rank. In mode "a" it is that of the point or, of a client's point,
+/// the client's, and clients can have reduced theirs (FederatedMethod::rank_of). In mode "b" the whole adapter can have
+/// up to the sum of the clients' ranks (Server::whole_rank).
 bool has_rank(const Server& server, int64_t rank, const ClientProfile& point, const fed::Score& ask) {
+  const int64_t largest = server.max_rank();
+  if (ask.rank_eval_mode == "a")
+    return rank >= 1 && rank <= (server.config->evaluate.per_client ? largest : point.rank);
+  if (ask.rank_eval_mode.empty()) return rank == point.rank;
   const auto& plans = server.config.plans();
-  const bool of_client = ask.rank_eval_mode == "a" && server.config->evaluate.per_client;
-  return rank == point.rank ||
-         (of_client && std::any_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.rank == rank; }));
+  const auto add = [](int64_t sum, const auto& plan) { return sum + plan.rank; };
+  return rank >= largest && rank <= std::accumulate(plans.begin(), plans.end(), int64_t{0}, add);
 }
 
 void check_point(const Server& server, const fed::Task& task, const fed::Score& ask) {
   const auto& evaluate = server.config->evaluate;
   const bool sparse = server.model.num_experts > 0;
-  const auto modes = server.config->method.entry().rank_eval_modes(evaluate.rank_eval_modes, sparse);
+  const auto modes = server.rank_eval_modes();
   const bool exported =
       ask.served_by == scoring::ServedBy::kRun || (evaluate.as_exported && sparse && ask.rank_eval_mode != "a");
   EK_CHECK(has_budget(server, task.client.budget) && holds(modes, ask.rank_eval_mode) && exported, kData,
            "asked to score at budget ", task.client.budget, ", rank evaluation mode \"", shown(ask.rank_eval_mode),
            "\", as ", config::name_of(ask.served_by), " serves it, which evaluate of the run does not name");
-  const auto point = server.evaluator({.budget = task.client.budget, .rank_eval_mode = ask.rank_eval_mode});
+  const auto point = server.evaluator({}, {.budget = task.client.budget, .rank_eval_mode = ask.rank_eval_mode});
   EK_CHECK(task.client.top_k == point.top_k && has_rank(server, task.client.rank, point, ask) && !task.client.trains,
            kData, "asked to score with K = ", task.client.top_k, " and rank ", task.client.rank,
            ", agreed on: K = ", point.top_k, ", rank ", point.rank);

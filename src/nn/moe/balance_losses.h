@@ -1,6 +1,7 @@
 /// \file  Computes load-balancing losses of routers, from Switch Transformers and ST-MoE. They are differentiable with
-/// respect to the router logits; the counts are constants. All layers are computed together. The result is undefined if
-/// there is no layer. Dimension names: L layers, T tokens, E experts.
+/// respect to the router logits; the counts are constants. All layers are computed together. A layer whose logits
+/// require no gradient (RoutingStats::router_logits) would add a constant, which is left out. The result is undefined
+/// if no layer is left. Dimension names: L layers with logits, T tokens, E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +16,8 @@ struct StackedRouting {
 
   at::Tensor logits_LTE;  ///< raw scores, differentiable; undefined without layers
   at::Tensor counts_LE;   ///< how often each expert was selected, in the type of the logits
+  int64_t layers = 0;     ///< number of all layers, also of those without logits
+  at::Tensor counts_E;    ///< counts summed over all layers, in the type of the logits
 };
 
 /// Computes E sum_i f_i P_i for each layer and returns the mean over layers. f_i is the fraction of token-choices of

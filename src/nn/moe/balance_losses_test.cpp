@@ -70,6 +70,25 @@ TEST(RouterLosses, OfSeveralLayersAreTheMeansOfTheLayersLosses) {
   }
 }
 
+// A layer whose logits require no gradient adds a constant, which does not change the gradients of the others.
+TEST(RouterLosses, AreTakenOverTheLayersWithLogitsAndDividedByAll) {
+  auto routing = one_layer(testing::random_tensor({7, 4}, 3).requires_grad_(true), at::tensor({2, 5, 0, 7}, at::kLong));
+  const auto first = routing.begin()->second;
+  routing["model.layers.1.mlp"] = {
+      .router_logits = testing::random_tensor({7, 4}, 4), .counts = at::tensor({6, 1, 4, 3}, at::kLong), .tokens = 7};
+  auto without = routing;
+  without["model.layers.1.mlp"].router_logits = at::Tensor();
+  for (auto* loss : {&load_balance_loss, &router_z_loss, &pooled_load_balance_loss}) {
+    const auto gradient = [&](const RoutingByLayer& of) {
+      return torch::autograd::grad({loss(of)}, {first.router_logits})[0];
+    };
+    EXPECT_LT(testing::max_difference(gradient(without), gradient(routing)), 1e-14);
+    EXPECT_GT(gradient(routing).abs().max().item<double>(), 1e-3);
+  }
+  without.begin()->second.router_logits = at::Tensor();
+  EXPECT_FALSE(router_z_loss(without).defined());
+}
+
 // Two layers are unbalanced in opposite ways, with two experts per token. Each alone is far from balance; pooled they
 // are balanced.
 TEST(LoadBalanceLoss, PoolsTheCountsOfAllLayers) {

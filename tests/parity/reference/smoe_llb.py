@@ -40,8 +40,8 @@ def z_loss(logits):
 
 def _balance(rows, top_k, norm):
     """(value, gradients) over layers: the mean of the layers, or for `hf` one loss of all layers' tokens together."""
-    if norm == "per_layer_k":
-        parts = [balance_loss(x, top_k, norm) for x in rows]
+    if norm in ("per_layer_k", "sum"):
+        parts = [balance_loss(x, top_k, "per_layer_k") for x in rows]
         return sum(v for v, _ in parts) / len(rows), [g / len(rows) for _, g in parts]
     if norm != "hf":
         raise ValueError(f"llb_norm: {norm}")
@@ -50,7 +50,8 @@ def _balance(rows, top_k, norm):
 
 
 def loss(logits, top_k, options, mask=None):
-    """llb_coef * L_B + z_coef * mean_l L_z over raw router logits {layer: [T, M]}; mask [T], true where a token counts.
+    """llb_coef * L_B + z_coef * mean_l L_z over raw router logits {layer: [T, M]}, times the number of layers for
+    llb_norm "sum"; mask [T], true where a token counts.
 
     Returns (value, gradients {layer: [T, M]}, {"balance": L_B, "z": mean_l L_z}); masked tokens have no gradient.
     """
@@ -60,7 +61,8 @@ def loss(logits, top_k, options, mask=None):
     balance, g_balance = _balance(rows, top_k, options.get("llb_norm", "per_layer_k"))
     z_parts = [z_loss(x) for x in rows]
     z = sum(v for v, _ in z_parts) / len(layers)
-    c_b, c_z = options.get("llb_coef", 1e-2), options.get("z_coef", 1e-3)
+    times = len(layers) if options.get("llb_norm") == "sum" else 1
+    c_b, c_z = times * options.get("llb_coef", 1e-2), times * options.get("z_coef", 1e-3)
     gradients = {}
     for name, g_b, (_, g_z) in zip(layers, g_balance, z_parts):
         gradients[name] = np.zeros_like(logits[name])

@@ -103,6 +103,13 @@ def test_llb_at_balance(norm, value):
     close(total, 0.01 * value + 0.001 * 1.92181206, 1e-8)
 
 
+def test_llb_of_several_layers_is_their_mean_or_their_sum():
+    draw = rng(3)
+    logits = {f"m{i}": draw.standard_normal((7, 4)) for i in range(3)}
+    mean, total = (smoe_llb.loss(logits, 2, {"llb_norm": n})[0] for n in ("per_layer_k", "sum"))
+    close(total, 3 * mean)
+
+
 def test_llb_at_collapse_is_the_number_of_experts():
     _, _, terms = smoe_llb.loss({"moe": np.array([[800.0, 0, 0, 0, 0, 0]] * 4)}, 1, {})
     close(terms["balance"], 6)
@@ -115,7 +122,7 @@ def test_llb_pooling_hides_opposite_bias_of_two_layers():
     assert pooled / 2 < 1.02 < 1.5 < apart
 
 
-@pytest.mark.parametrize("norm", ["hf", "per_layer_k"])
+@pytest.mark.parametrize("norm", ["hf", "sum", "per_layer_k"])
 def test_llb_gradient_matches_differences_and_skips_padding(norm):
     draw, options = rng(6), {"llb_norm": norm, "llb_coef": 0.3, "z_coef": 0.2}
     logits = {"m0": draw.standard_normal((5, 4)), "m1": draw.standard_normal((5, 4))}

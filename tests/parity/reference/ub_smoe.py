@@ -196,12 +196,14 @@ def utilisation(counts, tokens, weights):
 
 def next_phi(phi, counts, tokens, weights, top_k, options):
     """(phi', u) of one layer: z = u* / (u + eps) - 1 with u* = Kbar / M, phit = tanh z times phi_max if z >= 0 and
-    |phi_min| if z < 0, phi' = (1 - zeta) phit + zeta phi. counts [C, M], tokens [C], top_k [C].
+    |phi_min| if z < 0 (`range`), tanh z (`none`), or tanh z cut to the range (`clip`), phi' = (1 - zeta) phit + zeta
+    phi. counts [C, M], tokens [C], top_k [C].
     """
     u = utilisation(counts, tokens, weights)
     low, high = options.get("phi_range", (-1.0, 1.0))
     z = mean_top_k(weights, top_k) / u.size / (u + options.get("util_eps", 1e-8)) - 1
-    target = np.where(z >= 0, high, abs(low)) * np.tanh(z)
+    target = {"range": np.where(z >= 0, high, abs(low)) * np.tanh(z), "none": np.tanh(z),
+              "clip": np.clip(np.tanh(z), low, high)}[options.get("phi_scale", "range")]
     zeta = options.get("phi_momentum", 0.9)
     return (1 - zeta) * target + zeta * np.asarray(phi), u
 
