@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "apps/demo_summary.h"
 #include "apps/fetched_model.h"
 #include "apps/output_paths.h"
 #include "apps/real_demo.h"
@@ -17,6 +16,7 @@
 #include "base/plain/os_error.h"
 #include "base/system/interrupt.h"
 #include "fed/run/training_run.h"
+#include "report/demo_summary.h"
 #include "report/differences_text.h"
 #include "report/page.h"
 #include "report/score_table.h"
@@ -84,10 +84,10 @@ std::vector<records::RunRecords> demo_runs(const fs::path& folder) {
 }
 
 std::string sentence_of(const std::vector<records::RunRecords>& runs) {
-  std::vector<DemoLine> lines;
+  std::vector<report::DemoLine> lines;
   for (size_t i = 0; i < runs.size(); ++i)
-    lines.push_back(demo_line(kDemoMethods.at(i).title, runs[i], runs[i].last_evaluated()));
-  return demo_sentence(demo_line("before", runs[0], 0), lines.at(0), lines.at(1), runs[0]);
+    lines.push_back(report::demo_line(kDemoMethods.at(i).title, runs[i], runs[i].last_evaluated()));
+  return report::demo_sentence(report::demo_line("before", runs[0], 0), lines.at(0), lines.at(1), runs[0]);
 }
 
 constexpr std::string_view kQuickTitle =
@@ -96,8 +96,10 @@ constexpr std::string_view kQuickTitle =
 
 /// Prints the line of a run in the table, after the first run also the title and the line before training.
 void print_quick_row(const DemoMethod& method, const records::RunRecords& run, bool first) {
-  if (first) std::cout << kQuickTitle << demo_titles(run) << demo_row(demo_line("before training", run, 0));
-  std::cout << demo_row(demo_line(method.title, run, run.last_evaluated())) << std::flush;
+  if (first)
+    std::cout << kQuickTitle << report::demo_titles(run)
+              << report::demo_row(report::demo_line("before training", run, 0));
+  std::cout << report::demo_row(report::demo_line(method.title, run, run.last_evaluated())) << std::flush;
 }
 
 void run_quick_demo(const fs::path& folder) {
@@ -107,7 +109,7 @@ void run_quick_demo(const fs::path& folder) {
     print_quick_row(method, records::load_run(demo_run(folder, method)), &method == kDemoMethods.data());
   }
   const auto runs = demo_runs(folder);
-  std::cout << demo_row(majority_line(runs[0])) << '\n' << sentence_of(runs);
+  std::cout << report::demo_row(report::majority_line(runs[0])) << '\n' << sentence_of(runs);
 }
 
 void run_full_demo(const fs::path& folder) {

@@ -45,8 +45,9 @@ std::vector<std::string> settings_of(const ServeFlags& flags) {
 class StatusPage {
  public:
   void set(const flower::FleetStatus& status) {
+    auto text = flower::prometheus_text(status);
     const std::scoped_lock lock(mutex_);
-    text_ = flower::prometheus_text(status);
+    text_ = std::move(text);
   }
   std::string text() const {
     const std::scoped_lock lock(mutex_);

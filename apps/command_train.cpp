@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "cluster/ranks.h"
 #include "cluster/scratch.h"
 #include "cluster/spawn.h"
+#include "fed/config/arithmetic.h"
 #include "fed/run/training_run.h"
 #include "report/client_scores.h"
 #include "report/page.h"
@@ -78,8 +80,9 @@ std::string folder_of(const TrainFlags& flags) {
 /// Returns true for a setting that holds for one process only, so that a resume command must repeat it
 /// (fed/run/training_run.h).
 bool is_arithmetic(const std::string& setting) {
-  const std::array one{setting};
-  return fed::gives(one, "model.compute_dtype") || fed::gives(one, "model.products");
+  const auto& keys = fed::kArithmeticKeys;
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](std::string_view key) { return fed::gives(std::span(&setting, 1), key); });
 }
 
 /// Returns the command that resumes the run, or starts it again if none has begun.
@@ -90,6 +93,7 @@ std::string next_command(const TrainFlags& flags) {
   words.insert(words.end(), method.begin(), method.end());
   for (const auto& setting : flags.settings)
     if (!began || (flags.resume && is_arithmetic(setting))) words.insert(words.end(), {"--set", setting});
+  if (!flags.device.empty() && (!began || flags.resume)) words.insert(words.end(), {"--device", flags.device});
   if (flags.threads > 0 && !began) words.insert(words.end(), {"--threads", std::to_string(flags.threads)});
   if (flags.ranks > 1) words.insert(words.end(), {"--ranks", std::to_string(flags.ranks)});
   words.insert(words.end(), {"--out", folder_of(flags)});

@@ -17,12 +17,6 @@ namespace {
 
 std::string digest(std::string_view text) { return sha256(text).substr(0, 16); }
 
-std::string layout_text(const lora::Sites& sites) {
-  std::string text;
-  for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
-  return text;
-}
-
 /// One field of an identity that must be equal on all ranks, with its name.
 struct Part {
   const char* name;
@@ -62,7 +56,7 @@ Identity identity_of(const fed::Experiment& e) {
           .method = method_digest(e.server.config->method.entry()),
           .data = digest(data),
           .base = digest(base),
-          .layout = digest(layout_text(e.server.sites)),
+          .layout = digest(lora::layout_text(e.server.sites)),
           .build = digest(concat(version(), ' ', TORCH_VERSION, ' ', __VERSION__, ' ', sha256_file("/proc/self/exe")))};
 }
 

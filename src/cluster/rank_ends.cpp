@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include "base/plain/os_error.h"
 
@@ -17,11 +16,6 @@ namespace {
 constexpr size_t kLongestText = 16384;  // of a note; a line that says how to resume holds paths
 
 std::atomic<bool> leaving_because_of_another = false;
-
-/// Returns what() of an error without its kind.
-std::string message_of(const Error& error) {
-  return std::string(error.what()).substr(to_string(error.kind()).size() + std::strlen("[] "));
-}
 
 }  // namespace
 
@@ -75,7 +69,7 @@ bool tell_starter(bool is_interrupted, ErrorKind kind, const std::string& text) 
   return true;
 }
 
-bool tell_starter(const Error& error) noexcept { return tell_starter(false, error.kind(), message_of(error)); }
+bool tell_starter(const Error& error) noexcept { return tell_starter(false, error.kind(), error.message()); }
 
 bool tell_starter(const Interrupted& interrupted) noexcept { return tell_starter(true, kIo, interrupted.what()); }
 

@@ -65,10 +65,7 @@ void ReplyHeader::check(const ReplyHeader& got) const {
 }
 
 int64_t layout_of(const lora::Sites& sites) {
-  std::ostringstream text;
-  for (const auto& [name, site] : sites)
-    text << name << ' ' << site.experts << ' ' << site.in << ' ' << site.out << '\n';
-  return parse_number<int64_t>(sha256(text.str()).substr(0, 15), 16).value();
+  return parse_number<int64_t>(sha256(lora::layout_text(sites)).substr(0, 15), 16).value();
 }
 
 void send_reply(Collective& group, int to, ReplyHeader header, const fed::Reply& reply) {

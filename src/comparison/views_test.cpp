@@ -128,6 +128,22 @@ TEST(Curves, ARunThatLacksATaskHasNoPointOfThatRound) {
   EXPECT_FALSE(curve.by_run[0][1]);
 }
 
+TEST(Curves, LeaveOutTheScoresOfExportedAdapters) {
+  auto study = two_arms();
+  const auto& accuracy = scoring::find_measure("accuracy");
+  const auto before = score_curves(study, accuracy, std::nullopt);
+  auto& evaluations = study.runs[2].records->evaluations;
+  for (auto exported : std::vector(evaluations)) {
+    exported.score.served_by = scoring::ServedBy::kTransformers;
+    exported.score.accuracy = 0.875;
+    evaluations.push_back(exported);
+  }
+  const auto after = score_curves(study, accuracy, std::nullopt);
+  ASSERT_EQ(after.size(), 2u);
+  for (size_t arm = 0; arm < 2; ++arm) EXPECT_EQ(after[arm].by_run, before[arm].by_run);
+  EXPECT_NEAR(after[1].points[1].mean, 1.5 * 0.75 * 0.1, 1e-12);
+}
+
 TEST(Curves, WhatHadBeenSpentIsTheMeanOfTheRunsThatReachedTheRound) {
   auto study = two_arms();
   study.runs[1].records->rounds.pop_back();

@@ -51,15 +51,12 @@ Call::Call(Host& host, const methods::MethodDescription& description, const std:
   connection_.set_wait(who_, description.seconds);
 }
 
-Call::~Call() {
-  std::vector<int64_t> kept;
-  if (const auto found = result_.find("kept"); found != result_.end()) kept = found->get<std::vector<int64_t>>();
-  connection_.release(kept);
-}
+Call::~Call() { connection_.release(kept_); }
 
 JsonView Call::run(OrderedJson arguments, const CallBase& base) {
   result_ = converse({{"call", hook_}, {"object", object_}, {"arguments", std::move(arguments)}}, base);
   const JsonView message(result_, who_, kShape);
+  if (message.has("kept")) kept_ = message.at("kept").integers();
   take_error(message);
   return message.at("result");
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "host/arguments.h"
 #include "host/host.h"
@@ -59,6 +60,7 @@ class Call {
   std::exception_ptr refused_;
   int64_t refusals_ = 0;
   Json result_;
+  std::vector<int64_t> kept_;  // segments of the result
 };
 
 }  // namespace evenkeel::host

@@ -17,6 +17,12 @@ std::vector<int64_t> stacked(int64_t experts, int64_t rows, int64_t columns) {
 
 }  // namespace
 
+std::string layout_text(const Sites& sites) {
+  std::string text;
+  for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
+  return text;
+}
+
 double LoraScale::of(int64_t r) const {
   return alpha / static_cast<double>(mode == LoraScaleMode::kFixedAlpha ? r : rank);
 }

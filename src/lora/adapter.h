@@ -67,6 +67,9 @@ struct Site {
 };
 using Sites = std::map<std::string, Site>;
 
+/// Returns a line "NAME EXPERTS IN OUT" per site. Processes of a run compare its digest.
+std::string layout_text(const Sites& sites);
+
 /// Selects the scale of a client whose rank r_c is smaller than the largest rank (docs/ambiguities.md, R21).
 enum class LoraScaleMode {
   kFixedAlpha,  ///< s_c = alpha / r_c

@@ -169,8 +169,7 @@ void check_values(const AdapterState& adapters, const std::string& file) {
   try {
     check_finite(adapters, file);
   } catch (const Error& error) {
-    const std::string text = error.what();
-    throw Error(kCheckpoint, text.substr(text.find(' ') + 1));
+    throw Error(kCheckpoint, error.message());
   }
 }
 

@@ -20,8 +20,11 @@ const Accountant& MemberAccounts::of(int64_t member) const {
 
 const Accountant& MemberAccounts::largest(double delta) const {
   const Accountant* most = &all_;
-  for (const auto& [member, account] : named_)
-    if (account.spent(delta).epsilon > most->spent(delta).epsilon) most = &account;
+  double epsilon = all_.spent(delta).epsilon;
+  for (const auto& [member, account] : named_) {
+    const double own = account.spent(delta).epsilon;
+    if (own > epsilon) most = &account, epsilon = own;
+  }
   return *most;
 }
 

@@ -163,6 +163,19 @@ TEST(Comparison, ItSaysWhatWasShownAndWhatCouldNotHaveBeen) {
   EXPECT_EQ(said[2], "Difference of same to fedit is 0 in every pair.");
 }
 
+// With two seeds, t of the differences a and b is (a + b) / |a - b|, and p is 0.05 at 12.706: it is 13 and then 12. The
+// only difference is at one budget, so that Holm's correction changes nothing.
+TEST(Comparison, ADifferenceIsShownFromFivePercentOn) {
+  const auto said = [](double first, double second) {
+    const auto compared = compare(study_of({{"fedit", {-2, -2.5}}, {"x", {-2 + first, -2.5 + second}}}),
+                                  {.budgets = {1.0}, .bootstrap = false});
+    EXPECT_EQ(compared.served[0].comparisons, 1);
+    return compared.served[0].conclusions.at(0);
+  };
+  EXPECT_EQ(said(0.14, 0.12).find("A difference of x to fedit was shown at budget 1 ("), 0u) << said(0.14, 0.12);
+  EXPECT_EQ(said(0.13, 0.11).find("No difference of x to fedit was shown at any budget; "), 0u) << said(0.13, 0.11);
+}
+
 TEST(Comparison, OfAMeasureThatShouldBeLowTheLowerIsBetter) {
   auto study = study_of({{"fedit", kReference}, {"ub-smoe", kReference}});
   for (auto& run : study.runs)
@@ -396,14 +409,18 @@ class ComparisonOfRows : public ::testing::Test {
       run.records->folder = temporary_.path() / concat(run.arm, '-', run.seed);
       fs::create_directories(run.records->folder / "items");
       give_config(*run.records, "[data.files]\nsplit_seed = 42\n");
-      std::string lines;
-      for (const auto& [round, method, score] : run.records->evaluations) {
-        fed::ItemRecord record{.round = 2, .task = score.task, .budget = score.budget};
-        record.items.log_likelihood = {*score.log_likelihood - 0.5, *score.log_likelihood + 0.5};
-        lines += sealed(record::write(record)) + '\n';
-      }
-      write_file_atomic(run.records->folder / "items/round-2.jsonl", lines);
+      write_rows(run, {-0.5, 0.5});
     }
+  }
+  /// Writes rows whose values differ from the score of their task by `distances`.
+  static void write_rows(const ArmRun& run, const std::vector<double>& distances) {
+    std::string lines;
+    for (const auto& [round, method, score] : run.records->evaluations) {
+      fed::ItemRecord record{.round = 2, .task = score.task, .budget = score.budget};
+      for (const double distance : distances) record.items.log_likelihood.push_back(*score.log_likelihood + distance);
+      lines += sealed(record::write(record)) + '\n';
+    }
+    write_file_atomic(run.records->folder / "items/round-2.jsonl", lines);
   }
   std::vector<std::string> notes() const { return compare(study_).notes; }
   bool draws_rows() const { return compare(study_).served[0].arms[1].differences[0].items; }
@@ -415,6 +432,21 @@ class ComparisonOfRows : public ::testing::Test {
 TEST_F(ComparisonOfRows, TheBootstrapPairsRowsThatAreTheSame) {
   EXPECT_TRUE(draws_rows());
   EXPECT_EQ(notes(), std::vector<std::string>{});
+}
+
+// A row differs from itself in the other arm as the score of its task does, so that no draw of rows leaves the range of
+// the seeds. A row less another one differs by 1 more or 1 less.
+TEST_F(ComparisonOfRows, ARowIsPairedWithItself) {
+  const double least = 0.6 - 1e-9, most = 0.9 + 1e-9;
+  const auto paired = compare(study_).served[0].arms[1].differences[0].bca.value();
+  EXPECT_GE(paired.low, least);
+  EXPECT_LT(paired.low, paired.high);
+  EXPECT_LE(paired.high, most);
+  for (const auto& run : study_.runs)
+    if (run.arm == "ub-smoe") write_rows(run, {0.5, -0.5});
+  const auto crossed = compare(study_).served[0].arms[1].differences[0].bca.value();
+  EXPECT_LT(crossed.low, least);
+  EXPECT_GT(crossed.high, most);
 }
 
 TEST_F(ComparisonOfRows, TheBootstrapDrawsNoRowsOfSingleClients) {

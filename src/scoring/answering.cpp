@@ -80,16 +80,6 @@ void weigh_references(const models::CausalLm& model, const models::ForwardOption
 
 bool contains(std::string_view whole, std::string_view part) { return whole.find(part) != whole.npos; }
 
-/// Returns whether no further text can change the extracted answer: both rules find it, and it is not a part of another
-/// answer. An option of the row itself counts only when the text after it is known.
-bool is_read(const data::TaskInfo& task, const data::Row& row, const std::string& output) {
-  if (!row.options.empty() || task.free_text()) return false;
-  const auto as_is = data::extract_answer(task, row, output, false);
-  if (as_is.empty() || data::extract_answer(task, row, output, true) != as_is) return false;
-  return std::all_of(task.answers.begin(), task.answers.end(),
-                     [&](const auto& other) { return other == as_is || !contains(other, as_is); });
-}
-
 /// Reduces the batch to the prompts that the cache can hold, at least one.
 void fit(Batch& batch, const models::CausalLm& model, const nn::Compute& compute, const EvaluationOptions& options) {
   const double most =
@@ -165,6 +155,14 @@ struct Answering {
 };
 
 }  // namespace
+
+bool is_read(const data::TaskInfo& task, const data::Row& row, const std::string& output) {
+  if (!row.options.empty() || task.free_text()) return false;
+  const auto as_is = data::extract_answer(task, row, output, false);
+  if (as_is.empty() || data::extract_answer(task, row, output, true) != as_is) return false;
+  return std::all_of(task.answers.begin(), task.answers.end(),
+                     [&](const auto& other) { return other == as_is || !contains(other, as_is); });
+}
 
 TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
                         const AnswerSettings& settings, const OnRows& on_progress) {

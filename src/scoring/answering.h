@@ -36,6 +36,10 @@ struct AnswerSettings {
   std::string key{};          ///< key of the batches in the journal
 };
 
+/// Returns true if no further text can change the answer that is extracted from the output: both rules find it, and it
+/// is not a part of another answer. An option of the row itself counts only when the text after it is known.
+bool is_read(const data::TaskInfo& task, const data::Row& row, const std::string& output);
+
 /// Answers rows as evaluate_task() describes.
 /// \throws kNumeric naming task and first row whose logits are not finite
 TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,

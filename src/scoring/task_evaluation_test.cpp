@@ -105,6 +105,49 @@ TEST(EvaluateTask, UsesTheAnswersOfTheJournal) {
   EXPECT_FALSE(path_exists(folder.path() / "answers.jsonl"));
 }
 
+/// Answers as a journal holds them, to the first rows of some_rows().
+AnsweredBatch answers_to_some_rows(const std::vector<std::pair<std::string, std::string>>& outputs_and_ranked) {
+  AnsweredBatch batch{.key = "one; with likelihoods", .answers = {}};
+  const auto rows = some_rows(outputs_and_ranked.size());
+  for (size_t i = 0; i < rows.size(); ++i)
+    batch.answers.push_back({.output = outputs_and_ranked[i].first,
+                             .extracted = "",
+                             .gold = rows[i].answer,
+                             .ranked = outputs_and_ranked[i].second});
+  return batch;
+}
+
+// The right answers are false, true, true, false, true, true, false. Of the unchanged outputs three can be read, two of
+// them rightly; of the lower-cased ones six and three.
+TEST(EvaluateTask, RatesCountWhatTheOutputsSay) {
+  const auto model = testing::random_model(21, 400);
+  const testing::TemporaryFolder folder;
+  AnswerJournal journal(folder.path() / "answers.jsonl");
+  journal.add(answers_to_some_rows({{"it is false", "false"},
+                                    {"TRUE", "true"},
+                                    {"False, then true", "true"},
+                                    {"it is true", "false"},
+                                    {"I do not know", "true"},
+                                    {"False", "false"},
+                                    {"FALSE", "true"}}));
+  for (const bool lowercase : {false, true}) {
+    std::vector<Prediction> predictions;
+    ItemScores items;
+    const auto score = testing::evaluate_task(*model, tokenizer(), {}, data::find_task("boolq"), {some_rows(7)},
+                                              {.lowercase = lowercase, .journal = &journal, .journal_key = "one"},
+                                              &predictions, {}, &items);
+    EXPECT_DOUBLE_EQ(score.accuracy, (lowercase ? 3 : 2) / 7.0);
+    EXPECT_DOUBLE_EQ(score.accuracy_cased, 2 / 7.0);
+    EXPECT_DOUBLE_EQ(score.accuracy_lowercase, 3 / 7.0);
+    EXPECT_DOUBLE_EQ(score.invalid_rate, (lowercase ? 1 : 4) / 7.0);
+    EXPECT_DOUBLE_EQ(score.accuracy_valid, lowercase ? 3 / 6.0 : 2 / 3.0);
+    EXPECT_DOUBLE_EQ(score.accuracy_likelihood, 5 / 7.0);
+    EXPECT_EQ(predictions[2].extracted, lowercase ? "false" : "true");
+    EXPECT_EQ(items.correct,
+              (lowercase ? std::vector<int64_t>{1, 1, 0, 0, 0, 0, 1} : std::vector<int64_t>{1, 0, 1, 0, 0, 0, 0}));
+  }
+}
+
 TEST(EvaluateTask, SmallCachesGiveTheSameAnswersInSmallerBatches) {
   const auto model = testing::random_model(21, 400);
   const auto rows = some_rows(9);

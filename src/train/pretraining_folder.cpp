@@ -76,8 +76,7 @@ void PretrainingFolder::open() {
 void PretrainingFolder::roll_back() const {
   remove_path(folder_ / kStaging);
   if (step_ == 0) remove_path(tokenizer());
-  if (size_of(folder_ / kRecords) > record_bytes_)
-    fs::resize_file(folder_ / kRecords, static_cast<uintmax_t>(record_bytes_));
+  shorten_file(folder_ / kRecords, record_bytes_);
   for (const auto name : {kResolved, kTokenizer, kMarker})
     remove_where([&](const fs::path& file) { return is_temporary_of(file, name); });
   remove_tensors_but(step_);

@@ -71,6 +71,52 @@ TEST(SlimmableMoe, TheMassOfStepsIsTheShareOfStepsThatUsedAnExpert) {
   EXPECT_LE(share.max().item<double>(), static_cast<double>(result.steps) + 1e-5);
 }
 
+TEST(SlimmableMoe, TheMassOfStepsIsZeroOrOneInAStepOfTwoMicroBatches) {
+  TinyFederation world;
+  world.training.batch_size = 1;
+  world.training.accumulation = 2;
+  for (auto& shard : world.shards) shard.resize(2);
+  const auto method = with_mass("steps");
+  const auto state = method->initialize(world.server());
+  for (const auto& client : world.clients) {
+    const auto result = world.train(*method, state, world.round(0), client);
+    ASSERT_EQ(result.steps, 1);
+    ASSERT_EQ(result.counts.size(), 2u);
+    for (const auto& [layer, stats] : result.counts)
+      EXPECT_TRUE(result.upload.extras.at(layer + ".share").equal(stats.counts.gt(0).to(at::kFloat)))
+          << client.id << ' ' << layer;
+  }
+}
+
+/// Returns the routing of a micro-batch of one token that chose the listed experts of the two layers.
+nn::RoutingByLayer routed_to(const std::vector<int64_t>& first, const std::vector<int64_t>& second) {
+  nn::RoutingByLayer routing;
+  for (const auto& [layer, experts] : {std::pair{"model.layers.0.mlp", first}, {"model.layers.1.mlp", second}}) {
+    const auto counts = at::zeros({6}, at::kLong).index_fill(0, at::tensor(experts, at::kLong), 1);
+    routing[layer] = {.router_logits = {}, .counts = counts, .tokens = 1};
+  }
+  return routing;
+}
+
+// Three micro-batches in the first step and two in the second one.
+TEST(SlimmableMoe, TheMassOfStepsAddsUpTheMicroBatchesOfAStepByLayer) {
+  const TinyFederation world;
+  const auto method = with_mass("steps");
+  const auto download = method->broadcast(method->initialize(world.server()), world.clients[1], world.round(0));
+  const auto view = world.view(world.clients[1], 0);
+  auto setup = method->prepare(download, view);
+  methods::Metrics metrics;
+  const std::vector<std::vector<nn::RoutingByLayer>> steps{
+      {routed_to({0, 1}, {5}), routed_to({1, 2}, {4, 5}), routed_to({1}, {4})},
+      {routed_to({0}, {4}), routed_to({0}, {3})}};
+  for (const auto& step : steps)
+    method->edit_gradients(
+        {.view = view, .download = download, .setup = setup, .micro_batches = step, .metrics = metrics});
+  const auto shares = method->upload(download, setup, steps[0][0], view).extras;
+  EXPECT_TRUE(shares.at(kFirstShare).equal(at::tensor({1.0, 0.5, 0.5, 0.0, 0.0, 0.0}, at::kFloat)));
+  EXPECT_TRUE(shares.at("model.layers.1.mlp.share").equal(at::tensor({0.0, 0.0, 0.0, 0.5, 1.0, 0.5}, at::kFloat)));
+}
+
 TEST(SlimmableMoe, AnExpertThatNobodyUsedKeepsItsValueAndOthersAreTheMeanOfWhoUsedThem) {
   const TinyFederation world;
   const auto method = with_mass("steps");

@@ -249,11 +249,17 @@ def test_a_simulated_cohort_has_its_noise_and_no_guarantee(tiny_model, tmp_path)
     assert "(" in succeed("report", tmp_path / "run", "--table", "privacy").stdout.splitlines()[-1]
 
 
+# The noise multiplier of changes which together with indicators of noise 1 costs as much as noise multiplier 0.5 alone.
+BESIDE_INDICATORS = (0.5 ** -2 - (2 * 1.0) ** -2) ** -0.5
+
+
 def test_the_clip_bound_adapts_by_a_noisy_share(tiny_model, tmp_path):
     train(tiny_model, tmp_path / "run", keys=SEEDED, privacy__noise_multiplier=0.5, privacy__adapt__target=0.5,
           privacy__adapt__indicator_noise=1.0)
     told = [line["privacy"] for line in lines(tmp_path / "run/rounds.jsonl")]
     assert told[0]["clip"] == 0.5
+    for line in told:
+        assert line["signal_bound"] == pytest.approx(5 / (BESIDE_INDICATORS * line["values"] ** 0.5), rel=1e-6)
     for now, following in zip(told, told[1:], strict=False):
         assert following["clip"] == pytest.approx(now["clip"] * 2.718281828459045 ** (-0.2 * (now["share_within"] - 0.5)))
     train(tiny_model, tmp_path / "ranks", "--ranks", 2, keys=SEEDED, privacy__noise_multiplier=0.5, privacy__adapt__target=0.5,
@@ -388,6 +394,9 @@ def test_a_clip_bound_adapts_by_indicators_with_noise_of_the_clients(tiny_model,
     assert (tmp_path / "sums" / ADAPTER).read_bytes() == (tmp_path / "masks" / ADAPTER).read_bytes()
     told = [line["privacy"] for line in lines(tmp_path / "sums/rounds.jsonl")]
     assert told[0]["clip"] == 0.5 and all(line["share_within"] * 10 != round(line["share_within"] * 10) for line in told), "with noise"
+    for line in told:
+        noise = BESIDE_INDICATORS * (5 / 3 * line["values"]) ** 0.5  # five clients add that of which three are enough
+        assert line["signal_bound"] == pytest.approx(5 / noise, rel=1e-6)
     for now, following in zip(told, told[1:], strict=False):
         assert following["clip"] == pytest.approx(now["clip"] * 2.718281828459045 ** (-0.2 * (now["share_within"] - 0.5)))
         assert following["epsilon"] == pytest.approx(planned(noise=0.5, releases=2)["epsilon"], rel=1e-9) or following is told[2]

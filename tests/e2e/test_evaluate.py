@@ -104,6 +104,46 @@ def test_evaluating_a_run_gives_the_scores_of_its_last_round(tiny_model, run):
     succeed("generate", "--model", tiny_model, "--adapter", run / "adapter", "--prompt", "Once", "--max-new-tokens", 2)
 
 
+def write_next_tokens(folder, logits):
+    """Replaces the weights of a model, so that the last token alone decides the next. `logits` are
+    {last token: {next token: logit}}. The first last token, None, stands for all that are not named.
+    """
+    weights = load_file(folder / "model.safetensors")
+    for name, weight in weights.items():
+        if name.endswith(("embed_tokens.weight", "lm_head.weight", "o_proj.weight", "down_proj.weight")):
+            weight[:] = 0
+    embedding, head = weights["model.embed_tokens.weight"], weights["lm_head.weight"]
+    weights["model.norm.weight"][:] = embedding.shape[1] ** -0.5
+    for state, (last, following) in enumerate(logits.items()):
+        embedding[slice(None) if last is None else last] = 0
+        embedding[slice(None) if last is None else last, state] = 1
+        for token, logit in following.items():
+            head[token, state] = logit
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def test_beam4_finds_the_answer_that_greedy_decoding_misses(model, tmp_path):
+    """The likeliest first token is that of "no", but the end after "no" is unlikely. After "yes" it is certain."""
+    ids = json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]
+    write_next_tokens(model, {None: {ids["n"]: 17, ids["y"]: 16.9}, ids["n"]: {ids["o"]: 30}, ids["o"]: {0: 1},
+                              ids["y"]: {ids["e"]: 30}, ids["e"]: {ids["s"]: 30}, ids["s"]: {0: 30}})
+    rows = texts(tmp_path, *({"prompt": f"Is it so {i}?", "completion": "yes" if i % 3 else "no",
+                              "options": ["yes", "no"]} for i in range(9)))
+
+    def scored(*flags):
+        predictions = tmp_path / "predictions.jsonl"
+        done = succeed("evaluate", "--model", model, "--tasks", "files", "--data", rows, "--score", "choice",
+                       "--budget", 1, "--max-new-tokens", 5, "--json", "--predictions", predictions, *flags)
+        return json.loads(done.stdout)["accuracy"], [one["output"] for one in lines(predictions)]
+
+    assert scored() == (pytest.approx(3 / 9), ["no"] * 9)
+    assert scored("--decode", "beam4") == (pytest.approx(6 / 9), ["yes"] * 9)
+    for beams, answer in ((1, "no"), (4, "yes")):
+        (out,) = json_lines(succeed("generate", "--model", model, "--template", "paper", "--prompt", "Is it so 1?",
+                                    "--beams", beams, "--max-new-tokens", 5, "--json").stdout)
+        assert out["text"] == answer
+
+
 # --- score and generate ---
 
 def test_score_prints_every_token_and_the_sum(tiny_model, tmp_path):

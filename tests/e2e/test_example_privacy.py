@@ -15,6 +15,7 @@ ADAPTER = "adapter/adapter_model.safetensors"
 PRIVATE = {"method__name": "fedit", "privacy__unit": "example", "privacy__delta": 1e-4, "privacy__clip": 0.5, "evaluate__limit": 1,
            "evaluate__budgets": "[1.0]"}
 NODE = ["--privacy-epsilon", 9, "--privacy-delta", 1e-3, "--privacy-clip", 0.1]
+ROWS, LOT = 8, 2  # of site-0: config_of() gives it eight training rows and a batch of two
 
 
 def trained(model, out, *flags, **more):
@@ -111,14 +112,26 @@ def served(tiny_model, tmp_path_factory):
     return folder
 
 
+def expect_used_as_charged(told, release, steps):
+    """Compares what the steps of a round drew and added with what the ledger charged, and with what that costs."""
+    for key in ("noise", "clip", "sampling"):
+        assert told[key] == pytest.approx(release[key], rel=1e-12), key
+    assert told["clip"] == 0.1 and told["sampling"] == LOT / ROWS
+    plan = json.loads(succeed("privacy", "--json", "--delta", 1e-3, "--noise", told["noise"], "--releases", steps,
+                              "--rows", ROWS, "--lot", LOT).stdout)
+    assert told["epsilon"] == pytest.approx(plan["epsilon"], rel=1e-9)
+
+
 def test_a_private_node_withholds_its_report_and_keeps_its_account(served):
-    rounds, kept = lines(served / "run/rounds.jsonl"), releases(served)
+    rounds, kept, steps = lines(served / "run/rounds.jsonl"), releases(served), 0
     assert len(rounds) == len(kept) == 2
     for line, release in zip(rounds, kept, strict=True):
         private, plain = line["clients"]
         assert "loss" not in private and "first_loss" not in private and private["tokens"] == private["seconds"] == 0
         assert private["privacy"]["withheld"] and not private["privacy"]["simulated"]
         assert private["privacy"]["epsilon"] == pytest.approx(release["epsilon"]) and release["times"] == private["steps"]
+        steps += private["steps"]
+        expect_used_as_charged(private["privacy"], release, steps)
         assert plain["loss"] > 0 and "privacy" not in plain
         assert line["loss"] == plain["loss"] and "layers" not in line, "of those that tell it"
     assert kept[0]["epsilon"] < kept[1]["epsilon"] <= 9

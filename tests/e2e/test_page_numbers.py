@@ -167,10 +167,14 @@ def test_bands_of_curves_are_means_and_intervals_over_seeds(study, tmp_path, see
     assert [point["x"] for point in loss["points"]] == close(spent)
     curves = drawn(page, "curveSeries(data.progress.find((one) => one.measure === 'log_likelihood').over_budgets, 'round')", tmp_path)
     budgets = [one["budget"] for one in page_data(page)["budgets"]]
-    assert [one["x"] for one in curves[0]["points"]] == [0, 1, 2]
-    for point in curves[0]["points"]:
-        values = [statistics.mean(recorded(run, "log_likelihood", budget, last=point["x"]) for budget in budgets) for run in runs]
-        assert [point["low"], point["y"], point["high"]] == close(interval(values))
+    arms = [("fedit", ""), ("ub-smoe", ""), ("hetlora", "a"), ("hetlora", "b")]
+    for curve, (arm, mode) in zip(curves, arms, strict=True):
+        runs = [folder / arm / f"seed-{seed}" for seed in range(1, seeds + 1)]
+        assert [one["x"] for one in curve["points"]] == [0, 1, 2]
+        for point in curve["points"]:
+            values = [statistics.mean(recorded(run, "log_likelihood", budget, mode, last=point["x"])
+                                      for budget in budgets) for run in runs]
+            assert [point["low"], point["y"], point["high"]] == close(interval(values))
 
 
 def test_arms_of_one_method_with_other_settings_stay_apart(templates, tmp_path):

@@ -1,6 +1,8 @@
 """Tests `evenkeel pretrain`: the loss falls, an interrupted run ends with the same bits, bad input is one line."""
 
+import functools
 import json
+import math
 import os
 import pathlib
 import random
@@ -8,7 +10,9 @@ import signal
 import subprocess
 import time
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 PROGRAM = os.environ["EVENKEEL_PROGRAM"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -122,6 +126,98 @@ def test_the_large_world_is_another_text(config, tmp_path):
     assert done.returncode == 0, done.stderr
     scores = [json.loads(line) for line in (tmp_path / "run/evaluations.jsonl").read_text().splitlines()]
     assert {score["task"] for score in scores} == {f"builtin_large:{name}" for name in ("animals", "plants", "towns", "machines", "facts")}
+
+
+BYTES = MODEL | {"vocab_size": 258}  # the tokenizer has the bytes and two special tokens, so a byte is a token
+
+
+def mean_loss(model, sequences, *more):
+    """Returns the mean loss per target token of `evenkeel score`."""
+    file = model.parent / "sequences.jsonl"
+    file.write_text("".join(json.dumps({"ids": ids}) + "\n" for ids in sequences))
+    words = [PROGRAM, "score", "--model", model, "--input", file, "--json", *more]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    sums = [json.loads(line)["logprob"] for line in done.stdout.splitlines()]
+    return -sum(sums) / sum(len(ids) - 1 for ids in sequences)
+
+
+def test_the_validation_loss_is_that_of_the_last_sequences(config, tmp_path):
+    """The text ends with digits, which occur nowhere else in it."""
+    file, out, text = config(30), tmp_path / "model", tmp_path / "text.txt"
+    (tmp_path / "config.json").write_text(json.dumps(BYTES))
+    digits = "".join(random.Random(3).choices("0123456789", k=280))
+    text.write_text("the cat sat on the mat, the dog lay by the door; " * 80 + digits)
+    changes = (f"data.files=['{text}']", "data.documents=0", "train.optimizer={ lr = 0.01 }")
+    done = pretrain(file, "--out", out, *(word for one in changes for word in ("--set", one)))
+    assert done.returncode == 0, done.stderr
+    words = [PROGRAM, "tokenize", "--model", out, "--input", text]
+    ids = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=600).stdout) + [MODEL["eos_token_id"]]
+    sequences = [ids[start:start + 48] for start in range(0, len(ids) - 47, 48)]
+    held_out = sequences[-math.ceil(0.05 * len(sequences)):]
+    assert len(ids) == 4201 and len(held_out) == 5  # the batches have four
+    losses = [row for row in curve(out) if "validation_loss" in row]
+    assert [row["top_k"] for row in losses] == [2, 1]
+    for row in losses:
+        for key, gates in (("validation_loss", "olmoe_native"), ("validation_loss_renorm_selected", "renorm_selected")):
+            score = mean_loss(out, held_out, "--top-k", row["top_k"], "--gate-norm", gates)
+            assert row[key] == pytest.approx(score, rel=1e-5), (key, row["top_k"])
+    assert losses[0]["validation_loss"] > mean_loss(out, sequences[:5]) + 1
+
+
+@pytest.fixture(scope="module")
+def descend(tmp_path_factory):
+    """Returns a function that pre-trains by plain gradient descent, by default one step, and returns the weights.
+
+    The text is one letter. All tokens have the same hidden state, so all steps have nearly the same gradient, and that
+    of a router follows from its scores.
+    """
+    folder = tmp_path_factory.mktemp("descent")
+    (folder / "config.json").write_text(json.dumps(BYTES | {"initializer_range": 0.1, "rms_norm_eps": 1e-9}))
+    (folder / "text.txt").write_text("a" * 400)
+    (folder / "pretrain.toml").write_text(CONFIG.format(folder=folder, steps=1))
+    data = ("--set", f"data.files=['{folder}/text.txt']", "--set", "data.documents=0", "--set", "data.validation=0.0")
+
+    @functools.cache
+    def weights(lr=1.0, **changes):
+        out = folder / f"model-{len(list(folder.iterdir()))}"
+        train = {"warmup_steps": 0, "clip_norm": 0.0, "load_balance": 0.0, "router_z": 0.0, **changes,
+                 "optimizer": f"{{ name = 'sgd', lr = {lr}, weight_decay = 0.0 }}"}
+        changed = [word for key, value in train.items() for word in ("--set", f"train.{key}={value}")]
+        done = pretrain(folder / "pretrain.toml", "--out", out, *data, *changed)
+        assert done.returncode == 0, done.stderr
+        return {name: tensor.astype(np.float64) for name, tensor in load_file(out / "model.safetensors").items()}
+    return weights
+
+
+def test_the_gradients_of_a_router_are_those_of_both_balance_losses(descend):
+    """Both are means over two layers: E sum_i f_i P_i with f_i = 1 / K for the chosen experts, and logsumexp(s)^2."""
+    name, layers, experts, top_k = "model.layers.1.mlp.gate.weight", 2, 6, 2
+    balance_ED = descend()[name] - descend(load_balance=0.5)[name]
+    z_ED = descend()[name] - descend(router_z=0.25)[name]
+    hidden_D = z_ED.sum(axis=0)
+    hidden_D *= math.sqrt(hidden_D.size) / np.linalg.norm(hidden_D)  # it is behind a norm with weights of 1
+    scores_E = descend(lr=1e-30)[name] @ hidden_D
+    total = np.exp(scores_E).sum()
+    p_E, chosen_E = np.exp(scores_E) / total, scores_E >= np.sort(scores_E)[-top_k]
+    balance_E = experts / top_k * p_E * (chosen_E - p_E[chosen_E].sum())
+    for found_ED, gradient_E in ((balance_ED, 0.5 * balance_E), (z_ED, 0.25 * 2 * math.log(total) * p_E)):
+        np.testing.assert_allclose(found_ED, np.outer(gradient_E, hidden_D) / layers, rtol=1e-3, atol=1e-5)
+    assert np.ptp(scores_E) > 0.5, "unequal experts"
+
+
+def test_steps_are_as_long_as_clipping_and_schedule_say(descend):
+    def moved(**changes):
+        start, end = descend(lr=1e-30), descend(**changes)
+        return np.concatenate([(start[name] - end[name]).ravel() for name in start])
+
+    free, clipped = moved(), moved(clip_norm=0.5)
+    norm = np.linalg.norm(free)
+    assert norm > 1
+    np.testing.assert_allclose(clipped, free * 0.5 / norm, atol=1e-6)
+    # 1/4 + 1/2 + 3/4 + 1 in the warm-up, then 1/4 + 3/4 x (1 + 3/4 + 1/4 + 0)
+    many = moved(steps=8, clip_norm=1e-3, warmup_steps=4, final_lr_ratio=0.25)
+    assert np.linalg.norm(many) == pytest.approx(5e-3, rel=1e-3)
 
 
 def test_a_model_without_experts_draws_none(config, tmp_path):

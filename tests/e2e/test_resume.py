@@ -100,6 +100,20 @@ def test_ctrl_c_saves_and_prints_the_command_to_resume(undisturbed, tiny_model, 
     expect_same_run(out, undisturbed[0])
 
 
+def test_the_command_to_resume_repeats_how_its_process_computed(tiny_model, tmp_path):
+    out = tmp_path / "run"
+    process = start(*arguments(tiny_model, out, resume=False))
+    wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
+    process.kill()
+    process.communicate()
+    process = start(*arguments(tiny_model, out, resume=True), "--set", "model.engine=aten", "--device", "cpu")
+    assert any("computed as this command says" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    message = process.communicate(timeout=600)[1].splitlines()[-1]
+    assert process.returncode == 130
+    assert f"--set model.engine=aten --device cpu --out {out} --resume" in message
+
+
 def test_stored_uploads_are_not_computed_again(undisturbed, tiny_model, tmp_path):
     out = tmp_path / "run"
     process = start(*arguments(tiny_model, out, resume=False))

@@ -5,11 +5,16 @@ import json
 import os
 import pathlib
 import re
+import sys
 import tomllib
 
+import numpy as np
 import pytest
 
-from tiny import CONFIG, PROGRAM, lines, settings, succeed, without_seconds
+from tiny import CONFIG, PROGRAM, ROOT, lines, settings, succeed, without_seconds
+
+sys.path.insert(0, str(ROOT / "tests/parity/reference"))
+from common import entropy, gini  # noqa: E402
 
 
 def train(model, out, *more, **changes):
@@ -68,6 +73,18 @@ def test_the_partition_assigns_every_row_to_one_client(run):
     assert len(rows) == len(set(rows)) == 90
 
 
+def expert_use(u_LE):
+    """Computes the measures of a round's use of experts from the use of each expert, u [L, E]."""
+    entropies, ginis = [entropy(u_E) for u_E in u_LE], [gini(u_E) for u_E in u_LE]
+    used = u_LE[u_LE > 0]
+    return {
+        "entropy": entropies, "entropy_mean": np.mean(entropies), "entropy_std": np.std(entropies),
+        "entropy_joint": entropy(u_LE), "entropy_unnormalized": -(used * np.log(used)).sum(),
+        "gini": ginis, "gini_mean": np.mean(ginis), "dead_experts": (u_LE == 0).sum(axis=1).tolist(),
+        "nearly_dead_experts": (u_LE < u_LE.mean(axis=1, keepdims=True) / 10).sum(axis=1).tolist(),
+    }
+
+
 def test_round_records_contain_measured_values(run):
     rounds = lines(run[0] / "rounds.jsonl")
     shards = json.loads((run[0] / "partition.json").read_text())["clients"]
@@ -86,9 +103,10 @@ def test_round_records_contain_measured_values(run):
             assert client["bytes_down"] > client["bytes_up"] > 0
             assert client["flops"] > 0 and client["loss"] > 0
         mean_k = sum(c["weight"] * c["top_k"] for c in clients)
-        for utilization, entropy in zip(record["utilization"], record["entropy"]):
-            assert sum(utilization) == pytest.approx(mean_k)
-            assert 0 < entropy <= 2.4850
+        assert [sum(utilization) for utilization in record["utilization"]] == pytest.approx([mean_k, mean_k])
+        for name, value in expert_use(np.array(record["utilization"])).items():
+            assert record[name] == pytest.approx(value), name
+        assert all(0 < value <= 2.4850 for value in record["entropy"])
         assert record["bytes_up"] == sum(c["bytes_up"] for c in clients)
         assert record["gate_norm"] == "renorm_selected"
         assert any(name.endswith(".phi") for name in record["diagnostics"])

@@ -34,6 +34,7 @@ SENTENCES = [
     "yes", "no", "N/A", "e\u0301 is not é to this tokenizer",
     "inside </s> a text <mask> special tokens <pad> keep their ids",
 ]
+BASELINES = pathlib.Path(bert_score.__file__).parent / "rescale_baseline"
 BLANKS = ["", " ", "\n\t", "\u3000\x1c\u00a0"]
 
 # family, layers, heads, head width, intermediate, positions that texts may use
@@ -215,7 +216,7 @@ def test_idf_weights_give_the_scores_of_the_package(encoder):
 
 @pytest.mark.parametrize("file", ["en/roberta-large", "en/bert-base-uncased", "de/xlm-roberta-base"])
 def test_rescaled_scores_equal_those_of_the_package(file, encoder):
-    baseline = pathlib.Path(bert_score.__file__).parent / "rescale_baseline" / f"{file}.tsv"
+    baseline = BASELINES / f"{file}.tsv"
     folder, pairs = encoder(SHAPES[1], seed=16, alike=True), some_pairs(16)
     records = ours(folder, pairs, 2, "--baseline", baseline)
     assert_equal(records, package(folder, pairs, 2), pairs)
@@ -296,6 +297,55 @@ def test_evaluation_scores_free_text_with_the_same_measure(encoder):
     again = run("bertscore", "--model", folder, "--input", predictions, "--layer", 3, "--json")
     assert rows == [json.loads(line)["f1"] for line in again.splitlines()] and len(rows) == 4
     assert json.loads(out)["bert_score"] == pytest.approx(sum(rows) / 4, abs=1e-12)
+
+
+def own_rows(name, texts):
+    """Writes rows of one's own, whose answers are `texts`. Returns the file."""
+    file = pathlib.Path(name).absolute()
+    rows = [{"prompt": f"Write text {i} of {name}.", "completion": text} for i, text in enumerate(texts)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def rows_and_again(folder, predictions, *flags):
+    """Returns the scores of the rows of an evaluation, and what `bertscore` gives for the same answers."""
+    out = run("bertscore", "--model", folder, "--input", predictions, "--layer", 3, "--threads", 1, "--json", *flags)
+    return ([json.loads(line)["bert_score"] for line in predictions.read_text().splitlines()],
+            [json.loads(line) for line in out.splitlines()])
+
+
+def test_evaluation_rescales_with_the_baseline(encoder):
+    folder, predictions = encoder(SHAPES[2], seed=25), pathlib.Path("predictions.jsonl")
+    baseline = BASELINES / "en/roberta-large.tsv"
+    data = own_rows("rows.jsonl", SENTENCES[:5])
+    out = run("evaluate", "--model", ROOT / "assets/tiny-olmoe", "--tasks", "files", "--data", data, "--budget", 1,
+              "--max-new-tokens", 6, "--threads", 1, "--bert-encoder", folder, "--bert-layer", 3,
+              "--bert-baseline", baseline, "--predictions", predictions, "--json")
+    rows, again = rows_and_again(folder, predictions, "--baseline", baseline)
+    assert rows == [one["rescaled"]["f1"] for one in again] and len(rows) == 5
+    assert all(abs(row - one["f1"]) > 1e-3 for row, one in zip(rows, again))
+    assert json.loads(out)["bert_score"] == pytest.approx(sum(rows) / 5, abs=1e-12)
+
+
+def test_the_scores_of_a_run_have_the_weights_and_the_baseline_of_its_config(encoder):
+    folder = pathlib.Path(encoder(SHAPES[2], seed=26)).absolute()
+    predictions, baseline = pathlib.Path("predictions.jsonl"), BASELINES / "en/bert-base-uncased.tsv"
+    train, test = own_rows("train.jsonl", SENTENCES[5:]), own_rows("test.jsonl", SENTENCES[:5])
+    keys = {"model.path": str(ROOT / "assets/tiny-olmoe"), "method.name": "fedit",
+            "data.task": "files", "data.limit": 0, "data.files.train": [str(train)], "data.files.test": [str(test)],
+            "clients.count": 2, "clients.budgets": [0.5, 1.0], "train.rounds": 1,
+            "evaluate.budgets": [1.0], "evaluate.limit": 0,
+            "evaluate.bert_score.encoder": str(folder), "evaluate.bert_score.layer": 3,
+            "evaluate.bert_score.idf": True, "evaluate.bert_score.baseline": str(baseline)}
+    run("train", ROOT / "configs/tiny/train.toml", "--out", "run", "--set", 'data.partition={kind="iid"}',
+        *(word for key, value in keys.items() for word in ("--set", f"{key}={json.dumps(value)}")))
+    run("evaluate", "--run", "run", "--predictions", predictions, "--json")
+    rows, weighed = rows_and_again(folder, predictions, "--baseline", baseline, "--idf")
+    assert rows == pytest.approx([one["rescaled"]["f1"] for one in weighed], abs=1e-6) and len(rows) == 5
+    _, plain = rows_and_again(folder, predictions, "--baseline", baseline)
+    assert max(abs(row - one["rescaled"]["f1"]) for row, one in zip(rows, plain)) > 1e-4
+    recorded = json.loads(pathlib.Path("run/evaluations.jsonl").read_text().splitlines()[-1])
+    assert recorded["bert_score"] == pytest.approx(sum(rows) / 5, abs=1e-6)
 
 
 def test_bad_input_is_reported_in_one_line(encoder):

@@ -35,6 +35,8 @@ class Error : public std::exception {
   Error(ErrorKind kind, std::string message);
   /// Returns the kind that the constructor received.
   ErrorKind kind() const noexcept { return kind_; }
+  /// Returns the message with its contexts and advice, whole and not escaped.
+  const std::string& message() const noexcept { return message_; }
   /// Returns one line of at most kLongestMessage bytes: `[kind] context: message`. Control characters are escaped. A
   /// longer text is shortened in the middle (see shown() in base/plain/text.h).
   const char* what() const noexcept override { return text_.c_str(); }

@@ -142,7 +142,7 @@ std::optional<LockOwner> owner_of(const fs::path& file) {
 }
 
 [[noreturn]] void refuse(const std::string& place, const std::string& holder) {
-  fail(kIo, place, " is in use by ", holder, ": one process at a time works in it");
+  throw InUse(kIo, concat(place, " is in use by ", holder, ": one process at a time works in it"));
 }
 
 /// Returns the name of an owner of whom nobody here knows whether it still runs.

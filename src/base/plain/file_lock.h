@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/plain/error.h"
 #include "base/plain/lock_owner.h"
 
 namespace evenkeel {
@@ -15,6 +16,12 @@ struct LockHolder {
   std::string name;  ///< "process 12 on host since ...", with what to do if nobody knows whether it still runs
   std::string note;  ///< what it does with the lock
   bool runs = true;  ///< false: nobody knows whether it still runs
+};
+
+/// Another holds the lock.
+class InUse : public Error {
+ public:
+  using Error::Error;
 };
 
 /// Holds a lock until it is destroyed. The lock is a file that names its owner (LockOwner).
@@ -31,7 +38,7 @@ struct LockHolder {
 /// Threads: one per object. A lock excludes other objects of the same process too.
 class FileLock {
  public:
-  /// Takes the lock. \throws kIo naming the holder of the lock, or the reason why the file cannot be created.
+  /// Takes the lock. \throws InUse naming the holder of the lock; kIo when the file cannot be created
   /// \param file   the lock file, in a folder that exists; the destructor removes it
   /// \param place  what is locked, for messages
   /// \param note   what this process does with it; others can read it by holder()

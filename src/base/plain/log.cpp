@@ -85,7 +85,7 @@ void append(Level level, std::string_view line) {
   if (!state.file.is_open())
     state.pending += text;
   else
-    state.file << text << std::flush;
+    state.file.clear(), state.file << text << std::flush;  // a full disk may have room again
 }
 
 double seconds_now() {

@@ -34,8 +34,8 @@ void error(const Parts&... parts) {
 }
 
 /// Copies every log line of any level to a file, each with the UTC date and time. At most one File may exist at a time.
-/// A file that cannot be opened or written is ignored, because a run must not stop for its log; the lines are then
-/// lost.
+/// A file that cannot be opened or written is ignored, because a run must not stop for its log: its lines are lost
+/// until it can be written again.
 class File {
  public:
   /// Starts to collect lines in memory until open() is called.

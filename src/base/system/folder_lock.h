@@ -17,8 +17,8 @@ class FolderLock {
  public:
   static constexpr const char* kFile = ".lock";
 
-  /// Locks the folder. \throws kIo naming the holder of the lock, which may be this process, or the reason why the file
-  /// cannot be created. REQUIRES that the folder exists.
+  /// Locks the folder. \throws InUse naming the holder of the lock, which may be this process; kIo when the file cannot
+  /// be created. REQUIRES that the folder exists.
   explicit FolderLock(const std::filesystem::path& folder) : lock_(folder / kFile, folder.string()) {}
   /// Returns the process that holds the lock of `folder`, e.g. "process 12 on host since ...", or nothing. Does not
   /// change the folder.

@@ -75,6 +75,15 @@ std::string chosen_cuda_kernels(const ModelSection& model) {
 
 }  // namespace
 
+void take_arithmetic(const ModelSection& from, ModelSection& to) {
+  to.device = from.device;
+  to.engine = from.engine;
+  to.graphs = from.graphs;
+  to.cuda_kernels = from.cuda_kernels;
+  to.compute_dtype = from.compute_dtype;
+  to.products = from.products;
+}
+
 MachineChoices machine_choices(const ExperimentConfig& config) {
   MachineChoices machine{.threads = at::intraop_default_num_threads(), .products = {}};
   machine.device = find_device("auto", "model.device").is_cpu() ? "cpu" : "cuda";

@@ -2,9 +2,18 @@
 /// and kernels of products with the base.
 #pragma once
 
+#include <array>
+#include <string_view>
+
 #include "fed/config/experiment_config.h"
 
 namespace evenkeel::fed {
+
+/// The keys that decide how a process computes. A resumed run may be computed otherwise, with other bits.
+inline constexpr std::array<std::string_view, 6> kArithmeticKeys = {
+    "model.device", "model.engine", "model.graphs", "model.cuda_kernels", "model.compute_dtype", "model.products"};
+/// Copies the values of kArithmeticKeys.
+void take_arithmetic(const ModelSection& from, ModelSection& to);
 
 /// Returns this machine's values for keys that `config` leaves open: all cores, the GPU if there is one, and the
 /// fastest kernels. Cost: measuring kernels takes seconds (nn/dense/matmul_probe.h). It is done only if the config asks

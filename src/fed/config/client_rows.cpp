@@ -1,6 +1,7 @@
 #include "fed/config/client_rows.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/plain/log.h"
 #include "base/system/error_context.h"
@@ -30,22 +31,32 @@ std::vector<std::string> labels_of(std::span<const data::Row> rows, const data::
   return labels;
 }
 
-FileRow file_row(const data::RowPlace& place, std::span<const std::string> files) {
-  if (!place.file) return {.row = place.row};
-  const auto found = std::find(files.begin(), files.end(), *place.file);
-  if (found == files.end()) return {.row = place.row};
-  return {static_cast<size_t>(found - files.begin()), place.row};
-}
+/// Numbers files in the order in which they are first added.
+class FileNumbers {
+ public:
+  void add(std::span<const std::string> files) {
+    for (const auto& file : files)
+      if (numbers_.emplace(file, files_.size()).second) files_.push_back(file);
+  }
+  const std::vector<std::string>& files() const { return files_; }
+  FileRow row_of(const data::RowPlace& place) const {
+    const auto found = place.file ? numbers_.find(*place.file) : numbers_.end();
+    return found == numbers_.end() ? FileRow{.row = place.row} : FileRow{found->second, place.row};
+  }
+  std::vector<FileRow> rows_of(std::span<const data::RowPlace> places) const {
+    std::vector<FileRow> rows;
+    for (const auto& place : places) rows.push_back(row_of(place));
+    return rows;
+  }
 
-std::vector<FileRow> file_rows_of(std::span<const data::RowPlace> places, std::span<const std::string> files) {
-  std::vector<FileRow> rows;
-  for (const auto& place : places) rows.push_back(file_row(place, files));
-  return rows;
-}
+ private:
+  std::vector<std::string> files_;
+  std::unordered_map<std::string, size_t> numbers_;
+};
 
 /// \param rows  the rows that were tokenized
 void deal_out(data::TokenizedRows tokenized, std::span<const data::Row> rows,
-              std::span<const std::vector<int64_t>> parts, Shards& shards) {
+              std::span<const std::vector<int64_t>> parts, const FileNumbers& files, Shards& shards) {
   for (const auto& part : parts) {
     auto& examples = shards.examples.emplace_back();
     auto& numbers = shards.rows.emplace_back();
@@ -53,7 +64,7 @@ void deal_out(data::TokenizedRows tokenized, std::span<const data::Row> rows,
     for (int64_t index : part) {
       const auto i = static_cast<size_t>(index);
       examples.push_back(std::move(tokenized.examples[i]));
-      numbers.push_back(file_row(rows[static_cast<size_t>(tokenized.rows[i])].place, shards.files));
+      numbers.push_back(files.row_of(rows[static_cast<size_t>(tokenized.rows[i])].place));
       indices.push_back(tokenized.rows[i]);
     }
   }
@@ -91,16 +102,14 @@ ReadRows read_rows(data::TaskRows set, const RunConfig& config, const tokenizer:
   return {std::move(set), std::move(tokenized)};
 }
 
-void add_client(ReadRows read, Shards& shards) {
+void add_client(ReadRows read, FileNumbers& files, Shards& shards) {
   auto& [set, tokenized] = read;
   EK_CHECK(!tokenized.examples.empty(), kData, "none of the ", set.rows.size(),
            " rows keeps an answer within data.cutoff");
-  for (const auto& file : set.files)
-    if (std::find(shards.files.begin(), shards.files.end(), file) == shards.files.end()) shards.files.push_back(file);
+  files.add(set.files);
   auto& numbers = shards.rows.emplace_back();
-  for (const int64_t row : tokenized.rows)
-    numbers.push_back(file_row(set.rows[static_cast<size_t>(row)].place, shards.files));
-  for (const auto& row : file_rows_of(set.held_out, shards.files)) shards.held_out.push_back(row);
+  for (const int64_t row : tokenized.rows) numbers.push_back(files.row_of(set.rows[static_cast<size_t>(row)].place));
+  for (const auto& row : files.rows_of(set.held_out)) shards.held_out.push_back(row);
   shards.indices.push_back(std::move(tokenized.rows));
   shards.examples.push_back(std::move(tokenized.examples));
   shards.cut += tokenized.cut;
@@ -118,6 +127,7 @@ void add_absent_client(Shards& shards) {
 /// Makes shards of clients with own rows. Clients with rows at nodes get empty shards.
 Shards own_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer, const models::ModelSpec& model) {
   Shards shards;
+  FileNumbers files;
   size_t rows = 0;
   for (int64_t id = 0; id < config->clients.count; ++id) {
     const auto who = config->clients.who(id);
@@ -127,8 +137,10 @@ Shards own_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer
     }
     auto set = training_set(config, id);
     rows += set.rows.size();
-    in_context(who, [&] { add_client(read_rows(std::move(set), config, tokenizer, model, who + ": "), shards); });
+    in_context(who,
+               [&] { add_client(read_rows(std::move(set), config, tokenizer, model, who + ": "), files, shards); });
   }
+  shards.files = files.files();
   log::info("[data] ", rows, " rows of ", shards.files.size(), " files that ", config->clients.count, " clients bring");
   return shards;
 }
@@ -146,14 +158,16 @@ Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokeniz
   if (!all.read.empty()) log::info("[data] ", all.read);
   auto [set, tokenized] = read_rows(std::move(all), config, tokenizer, model, "");
   const auto parts = data::partition(labels_of(set.rows, tokenized), budgets_of(config), config->data.partition, seed);
+  FileNumbers files;
+  files.add(set.files);
   Shards shards{.examples = {},
                 .rows = {},
-                .held_out = file_rows_of(set.held_out, set.files),
+                .held_out = files.rows_of(set.held_out),
                 .files = set.files,
                 .files_of = {},
                 .cut = tokenized.cut,
                 .without_target = tokenized.without_target};
-  deal_out(std::move(tokenized), set.rows, parts, shards);
+  deal_out(std::move(tokenized), set.rows, parts, files, shards);
   return shards;
 }
 

@@ -89,9 +89,10 @@ void ExperimentConfig::check_machines(const config::Table& table) const {
   const bool for_all = !clients.profiles.numbers().empty();
   bool any = for_all;
   for (const auto& client : clients.client) any = any || client.profile;
+  const auto tables = clients.client.empty() ? std::vector<config::Table>() : table.tables("client");
   for (size_t i = 0; i < clients.client.size(); ++i) {
     const auto& own = clients.client[i].profile;
-    if (own) check(table.tables("client")[i], "profile", *own);
+    if (own) check(tables[i], "profile", *own);
     EK_CHECK(own || for_all || !any, kConfig, table.full_key("client"), ": ", clients.who(static_cast<int64_t>(i)),
              " has no profile, allowed: one for every client, or for none", table.place_of("client"));
   }

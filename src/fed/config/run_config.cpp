@@ -129,9 +129,12 @@ std::vector<std::string> tasks_here(const ExperimentConfig& config, const data::
 
 RunConfig::RunConfig(ExperimentConfig values) {
   const auto rows = values.rows();
+  auto common_rows = rows;
+  common_rows.files.clients.clear();
   settled_ = std::make_shared<const Settled>(Settled{.values = values,
                                                      .plans = plans_of(values, rows.files.clients),
                                                      .rows = rows,
+                                                     .common_rows = std::move(common_rows),
                                                      .tasks_here = fed::tasks_here(values, rows)});
 }
 
@@ -148,7 +151,8 @@ data::RowOptions RunConfig::rows(int64_t limit) const {
 }
 
 data::RowOptions RunConfig::own_rows(int64_t client, int64_t limit) const {
-  auto options = rows(limit);
+  auto options = settled_->common_rows;
+  options.limit = limit;
   options.files.clients = {plan(client).rows.value()};
   return options;
 }

@@ -75,7 +75,7 @@ class RunConfig {
   struct Settled {
     ExperimentConfig values;
     std::vector<ClientPlan> plans;
-    data::RowOptions rows;
+    data::RowOptions rows, common_rows;  // common_rows: without the clients' own files
     std::vector<std::string> tasks_here;
   };
   explicit RunConfig(ExperimentConfig values);

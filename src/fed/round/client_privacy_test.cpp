@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/plain/files.h"
@@ -22,6 +23,22 @@ namespace evenkeel::fed {
 namespace {
 
 using Updates = std::vector<methods::ClientUpdate>;
+
+/// Returns the summands of clients that add the noise themselves.
+Updates summands_of(const Experiment& e, const methods::ServerState& state, const Updates& updates) {
+  const auto drawn = e.server.draw(state);
+  Updates summands;
+  for (const auto& update : updates) {
+    const auto task = e.server.training_task(state, update.client, drawn);
+    const auto terms = std::get<Train>(task.ask).summed.value();
+    SimulatedNoise noise(e.server.seed());
+    auto summand = noisy_summand(e.server.summed_layout(state, update.client), {update, state.global.adapters, {}},
+                                 {task, terms, e.server.config->privacy, e.server.config->name}, noise);
+    summands.push_back(
+        {update.client, {.extras = {{kSummedValues, summand.values}, {kSummedCounts, summand.counts}}}, 1});
+  }
+  return summands;
+}
 
 class ClientPrivacyTest : public testing::SmallRun {
  protected:
@@ -68,6 +85,42 @@ class ClientPrivacyTest : public testing::SmallRun {
     for (const auto& [site, factors] : state.global.adapters)
       for (const auto& factor : {factors.a, factors.b}) all.push_back(factor.flatten());
     return at::cat(all).to(at::kDouble);
+  }
+
+  /// Means over releases: of the share within the clip bound, and of ln(next bound / bound).
+  struct Adapted {
+    double share = 0, growth = 0;
+  };
+
+  /// Returns them for nine releases of a round, whose uploads and so whose noise differ.
+  static Adapted adapted(std::vector<std::string> keys, std::string_view clip) {
+    for (const auto* key : {"privacy.adapt.target=0.4", "privacy.adapt.rate=0.5", "privacy.adapt.indicator_noise=0.5"})
+      keys.emplace_back(key);
+    keys.push_back(concat("privacy.clip=", clip));
+    auto e = private_run(keys);
+    const testing::TemporaryFolder run;
+    ClientPrivacy privacy(e.server, run.path(), 0);
+    const auto state = beginning(e).state;
+    Adapted mean;
+    for (uint64_t seed = 10; seed <= 90; seed += 10) {
+      auto updates = updates_of(e, state, seed);
+      if (e.server.adds_noise_in_clients()) updates = summands_of(e, state, updates);
+      const auto next = noisy(e, state, updates, privacy);
+      mean.share += privacy.record().share_within.value() / 9;
+      mean.growth += std::log(next.memory.at("privacy.clip").item<double>() / privacy.record().clip) / 9;
+    }
+    return mean;
+  }
+
+  /// Checks the share and the next bound where all changes are within the clip bound, and where none is.
+  static void expect_adapted(const std::vector<std::string>& keys) {
+    const auto all = adapted(keys, "100.0"), none = adapted(keys, "1e-7");
+    // The share of three clients has noise with a deviation of 0.5 / 3, its mean over nine releases a third of that.
+    EXPECT_NEAR(all.share, 1, 5 * 0.5 / 9);
+    EXPECT_NEAR(none.share, 0, 5 * 0.5 / 9);
+    EXPECT_LT(all.growth, 0);
+    EXPECT_GT(none.growth, 0);
+    for (const auto& mean : {all, none}) EXPECT_NEAR(mean.growth, -0.5 * (mean.share - 0.4), 1e-12);
   }
 
   static size_t ledger_lines(const fs::path& run) { return privacy::Ledger::releases(run / "privacy").size(); }
@@ -207,27 +260,42 @@ TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheNormsAndIsPartOfTheState) {
   EXPECT_EQ(privacy.record().clip, next.memory.at("privacy.clip").item<double>());
 }
 
+TEST_F(ClientPrivacyTest, TheClipBoundShrinksWhereAllAreWithinItAndGrowsWhereNobodyIs) {
+  expect_adapted({"privacy.noise=\"seeded\""});
+}
+
+TEST_F(ClientPrivacyTest, BesideTheIndicatorsTheChangesHaveMoreNoise) {
+  auto e = private_run({"privacy.adapt.target=0.5", "privacy.adapt.indicator_noise=0.5", "privacy.noise=\"seeded\""});
+  ClientPrivacy privacy(e.server, root() / "beside", 0);
+  const auto state = beginning(e).state;
+  const auto updates = updates_of(e, state, 7);
+  const auto noise = values_of(noisy(e, state, updates, privacy)) - values_of(clean(e, state, updates));
+  const double multiplier = 4.0 / 3;  // (0.8^-2 - (2 * 0.5)^-2)^(-1/2)
+  const double deviation = multiplier * 100 / 3;
+  EXPECT_NEAR(noise.std().item<double>(), deviation,
+              5 * deviation / std::sqrt(2.0 * static_cast<double>(noise.numel())));
+}
+
+TEST_F(ClientPrivacyTest, TheShareWithinTheBoundHasTheNoiseOfTheIndicators) {
+  auto e = private_run({"privacy.adapt.target=0.5", "privacy.adapt.indicator_noise=3.0", "privacy.noise=\"seeded\""});
+  ClientPrivacy privacy(e.server, root() / "indicators", 0);
+  const auto drawn = e.server.drawn(0);
+  constexpr int64_t kReleases = 40;
+  double squares = 0;
+  for (int64_t i = 0; i < kReleases; ++i) {
+    std::vector<int64_t> values{i, 2, -i, 5, 1};  // two clients are within the bound, one is not
+    privacy.release({.drawn = drawn, .grid = privacy::grid_of(4, 100), .clip = 100, .divisor = 3, .values = values});
+    squares += std::pow(privacy.record().share_within.value() - 2.0 / 3, 2);
+  }
+  // The deviation is indicator_noise / divisor = 1.
+  EXPECT_NEAR(std::sqrt(squares / kReleases), 1, 5 / std::sqrt(2.0 * kReleases));
+}
+
 TEST_F(ClientPrivacyTest, NoiseThatExactDrawsCannotHaveIsRefusedBeforeTheRound) {
   auto e = private_run();
   const auto state = beginning(e).state;
   EXPECT_NO_THROW(e.server.check_private_sum(state, 0.8));
   EXPECT_THROW(e.server.check_private_sum(state, 1e7), Error);
-}
-
-/// Returns the summands of clients that add the noise themselves.
-Updates summands_of(const Experiment& e, const methods::ServerState& state, const Updates& updates) {
-  const auto drawn = e.server.draw(state);
-  Updates summands;
-  for (const auto& update : updates) {
-    const auto task = e.server.training_task(state, update.client, drawn);
-    const auto terms = std::get<Train>(task.ask).summed.value();
-    SimulatedNoise noise(e.server.seed());
-    auto summand = noisy_summand(e.server.summed_layout(state, update.client), {update, state.global.adapters, {}},
-                                 {task, terms, e.server.config->privacy, e.server.config->name}, noise);
-    summands.push_back(
-        {update.client, {.extras = {{kSummedValues, summand.values}, {kSummedCounts, summand.counts}}}, 1});
-  }
-  return summands;
 }
 
 const std::vector<std::string> kNoiseOfClients = {"secure_aggregation.mode=\"sums\"",
@@ -250,6 +318,8 @@ TEST_F(ClientPrivacyTest, TheNoiseOfTheClientsIsThatOfTheHonestOnesAndMoreOfAll)
   noisy(e, state, summands_of(e, state, updates_of(plain, state, 8)), privacy);
   EXPECT_EQ(ledger_lines(root() / "clients"), 2u);
 }
+
+TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheIndicatorsThatClientsSend) { expect_adapted(kNoiseOfClients); }
 
 TEST_F(ClientPrivacyTest, FewerClientsThanTheNoiseCountsOnGiveNoSum) {
   auto e = private_run(kNoiseOfClients), plain = private_run();

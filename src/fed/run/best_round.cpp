@@ -144,9 +144,7 @@ CommittedRound read_best_state(const fs::path& folder) {
 std::optional<std::string> BestRoundKeeper::update(const methods::ServerState& now) {
   const auto& config = server_.config;
   if (!config->seeks_best()) return std::nullopt;
-  const auto modes =
-      config->method.entry().rank_eval_modes(config->evaluate.rank_eval_modes, server_.model.num_experts > 0);
-  const auto values = round_values(config, server_.tasks, modes, evaluations_in(folder_));
+  const auto values = round_values(config, server_.tasks, server_.rank_eval_modes(), evaluations_in(folder_));
   if (values.empty()) {
     forget();
     return std::nullopt;

@@ -1,6 +1,8 @@
 #include "fed/run/contamination.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "base/plain/files.h"
 #include "base/plain/log.h"
@@ -94,6 +96,29 @@ void warn(const std::string& file, const FilesOf& training, const std::string& t
                ": scores on it say what was learnt by heart");
 }
 
+/// Finds the tests that have a file as long as one of a training set's. Files of other lengths have other contents.
+class TestsByLength {
+ public:
+  explicit TestsByLength(std::span<const FilesOf> tests) {
+    for (size_t i = 0; i < tests.size(); ++i)
+      for (const auto& file : tests[i].files)
+        if (path_exists(file)) tests_.emplace(file_size(file), i);
+  }
+  /// \return indices of tests, ascending
+  std::set<size_t> comparable_to(const FilesOf& training) const {
+    std::set<size_t> found;
+    if (tests_.empty()) return found;
+    for (const auto& file : training.files) {
+      const auto [first, last] = tests_.equal_range(file_size(file));
+      for (auto test = first; test != last; ++test) found.insert(test->second);
+    }
+    return found;
+  }
+
+ private:
+  std::multimap<uint64_t, size_t> tests_;
+};
+
 /// Warns of files with equal contents. Task families divide a file that is in both lists under one name by themselves.
 /// A node of a federation does not have the test files of the server.
 void compare(const FilesOf& training, const FilesOf& test) {
@@ -106,19 +131,27 @@ void compare(const FilesOf& training, const FilesOf& test) {
   }
 }
 
-/// Returns the manifest's entry of a path.
-std::optional<JsonView> entry_of(const JsonView& manifest, const std::string& path) {
-  for (const auto& entry : manifest.at("files").items())
-    if (entry.at("path").string() == fs::absolute(path).string()) return entry;
-  return std::nullopt;
-}
+/// Training files of a run, with their entries in its manifest.
+class TrainedFiles {
+ public:
+  TrainedFiles(const JsonView& manifest, const Paths& training) {
+    std::map<std::string, JsonView> entries;
+    for (const auto& entry : manifest.at("files").items()) entries.emplace(entry.at("path").string(), entry);
+    for (const auto& path : training)
+      if (const auto entry = entries.find(fs::absolute(path).string()); entry != entries.end())
+        by_length_.emplace(entry->second.at("bytes").integer(0), std::pair(path, entry->second));
+  }
+  /// Returns the training file with the contents of `file`.
+  std::optional<std::string> same_as(const std::string& file) const {
+    const auto [first, last] = by_length_.equal_range(file_size(file));
+    for (auto trained = first; trained != last; ++trained)
+      if (has_content(file, trained->second.second)) return trained->second.first;
+    return std::nullopt;
+  }
 
-/// Returns the training file of the run with the contents of `file`.
-std::optional<std::string> trained_as(const JsonView& manifest, const Paths& training, const std::string& file) {
-  for (const auto& path : training)
-    if (const auto entry = entry_of(manifest, path); entry && has_content(file, *entry)) return path;
-  return std::nullopt;
-}
+ private:
+  std::multimap<uint64_t, std::pair<std::string, JsonView>> by_length_;
+};
 
 Paths training_files_of(const fs::path& folder) {
   const auto file = folder / "partition.json";
@@ -133,9 +166,10 @@ void warn_of_contamination(const Experiment& e) {
   const auto& config = e.fabric.context.config;
   const Sets sets(config.rows().files);
   const auto tests = tested(config, sets);
+  const TestsByLength by_length(tests);
   for (const auto& training : trained(e, sets))
-    for (const auto& test : tests)
-      if (!is_settled(training, test, config->clients.own_rows())) compare(training, test);
+    for (const size_t test : by_length.comparable_to(training))
+      if (!is_settled(training, tests[test], config->clients.own_rows())) compare(training, tests[test]);
 }
 
 void warn_of_training_on(const RunConfig& config, const fs::path& folder) {
@@ -143,11 +177,12 @@ void warn_of_training_on(const RunConfig& config, const fs::path& folder) {
   if (training.empty()) return;
   const auto document = read_manifest(folder);
   const JsonView manifest(document, (folder / kManifestFile).string(), kCheckpoint);
+  const TrainedFiles trained(manifest, training);
   const Sets sets(config.rows().files);
   for (const auto& test : tested(config, sets)) {
     const bool held_out = test.set != nullptr && test.set->test.empty();
     for (const auto& file : held_out ? Paths{} : test.files)
-      if (const auto same = trained_as(manifest, training, file); same && (test.set || *same != file))
+      if (const auto same = trained.same_as(file); same && (test.set || *same != file))
         log::warning("[evaluate] ", test.who, ": the run was trained on ", file,
                      *same == file ? "" : concat(" (as ", *same, ")"), ": scores on it say what was learnt by heart");
   }

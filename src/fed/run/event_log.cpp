@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/plain/files.h"
+#include "base/plain/folders.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
 #include "fed/run/run_folder.h"
@@ -106,7 +107,7 @@ EventLog::EventLog(fs::path folder, bool wanted)
     write_file_atomic(file_, event_file_head(now()));
     written.clear();
   } else {
-    fs::resize_file(file_, whole);
+    shorten_file(file_, static_cast<int64_t>(whole));
   }
   for (size_t i = count_rounds(written); i < rounds.size(); ++i) add(rounds[i]);
   for (size_t i = count_scores(written); i < scores.size(); ++i) add(scores[i]);

@@ -9,6 +9,7 @@
 
 #include "base/system/device.h"
 #include "base/system/local_ranks.h"
+#include "fed/config/sampling.h"
 #include "fed/round/starting_gradients.h"
 #include "models/cost.h"
 #include "scoring/generation.h"
@@ -89,8 +90,9 @@ int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
 
 /// Returns the largest number of clients in a round.
 int64_t most_participants(const Experiment& e) {
-  return static_cast<int64_t>(
-      std::ceil(e.server.config->clients.participation * static_cast<double>(e.server.clients.size())));
+  const int64_t all = std::ssize(e.server.clients);
+  if (e.server.config->privacy.sampling == PrivacySampling::kPoisson) return all;
+  return drawn_clients(all, e.server.config->clients.participation);
 }
 
 int64_t adapter_bytes(const Experiment& e) {

@@ -20,8 +20,7 @@ RunConfig config_at(const fs::path& folder, const RunAtBudget::Options& options)
 
 EvaluationPoint point_at(const Server& server, const RunAtBudget::Options& options) {
   const auto& method = server.config->method;
-  const auto modes =
-      method.entry().rank_eval_modes(server.config->evaluate.rank_eval_modes, server.model.num_experts > 0);
+  const auto modes = server.rank_eval_modes();
   EK_CHECK(!modes.empty(), kConfig,
            "the run's evaluate.rank_eval_modes say nothing of this model: a dense one has mode a alone");
   const auto& wanted = options.rank_eval_mode.empty() ? modes.at(0) : options.rank_eval_mode;

@@ -167,8 +167,7 @@ void log_beginning(const Server& server, int64_t rounds_done) {
 /// Writes the event "run": the run, and its remaining rounds.
 void write_run_event(const Course& run, int64_t rounds_done) {
   const auto& server = run.server;
-  auto modes = server.config->method.entry().rank_eval_modes(server.config->evaluate.rank_eval_modes,
-                                                             server.model.num_experts > 0);
+  auto modes = server.rank_eval_modes();
   std::erase(modes, "");
   events::write("run", {{"run", run.folder.path().string()},
                         {"name", server.config->name},
@@ -330,21 +329,10 @@ bool tells_arithmetic(const RunRequest& request, const std::vector<std::string>&
          (request.says("model.cuda_kernels") && asked.cuda_kernels != run.cuda_kernels);
 }
 
-void take_arithmetic(const ModelSection& from, ModelSection& to) {
-  to.device = from.device;
-  to.engine = from.engine;
-  to.graphs = from.graphs;
-  to.cuda_kernels = from.cuda_kernels;
-  to.compute_dtype = from.compute_dtype;
-  to.products = from.products;
-}
-
 /// Returns the run's config with the arithmetic of `asked`, settled on this machine.
 RunConfig with_arithmetic(const RunConfig& run, const ExperimentConfig& asked) {
-  log::warning(
-      "[train] the run is computed as this command says (model.device, engine, graphs, cuda_kernels, compute_dtype, "
-      "products): "
-      "other bits than those of a run that keeps its arithmetic");
+  log::warning("[train] the run is computed as this command says (", join(kArithmeticKeys),
+               "): other bits than those of a run that keeps its arithmetic");
   return run.with([&](ExperimentConfig& values) {
     take_arithmetic(asked.model, values.model);
     values.model.settle(machine_choices(values));

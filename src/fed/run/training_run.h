@@ -42,9 +42,9 @@ void take_changes(const RunRequest& request, RunFolder& folder, const SettledCha
 /// its manifest was written), it begins one. The folder is changed only after all inputs are read and checked.
 ///
 /// A request may change three things. `train.rounds=N` sets the number of rounds (fed/store/run_changes.h). The keys of
-/// fed/store/changeable_keys.h get new values, which hold from the next round on. Settings of model.compute_dtype
-/// (auto: measured now), model.products, model.device and model.engine hold for this process only. The run goes on with
-/// the paths and revisions that it was settled with; request.base names a base model that was moved.
+/// fed/store/changeable_keys.h get new values, which hold from the next round on. Settings of kArithmeticKeys
+/// (fed/config/arithmetic.h) hold for this process only; model.compute_dtype = "auto" is then measured now. The run
+/// goes on with the paths and revisions that it was settled with; request.base names a base model that was moved.
 /// \param from_round  continue from this round instead of the last committed one
 /// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or is damaged, or when an input file
 /// is missing or has changed; kConfig naming each key that `request` would change

@@ -272,15 +272,6 @@ std::string why_no_run(const fs::path& folder) {
   return concat(folder.string(), " holds no run: manifest.json is ", is_there ? "not that of a run" : "missing");
 }
 
-bool is_unsealed_run(const fs::path& folder) {
-  try {
-    const Json json = load_json(folder / kManifestFile, kCheckpoint);
-    return json.is_object() && !json.contains("format") && !json.contains("checksum");
-  } catch (const Error&) {
-    return false;  // not even a manifest
-  }
-}
-
 void check_base(const Json& manifest, const fs::path& base, bool may_move) {
   const JsonView view(manifest, std::string(kManifestFile), kCheckpoint);
   const auto advice = [&](std::string_view first, std::string_view folder) {

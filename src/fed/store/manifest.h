@@ -51,8 +51,6 @@ std::string resume_command(const std::filesystem::path& folder, const std::vecto
 bool holds_manifest(const std::filesystem::path& folder);
 /// Returns the message about a folder for which holds_manifest() is false.
 std::string why_no_run(const std::filesystem::path& folder);
-/// Returns true if the manifest has neither a format nor a checksum.
-bool is_unsealed_run(const std::filesystem::path& folder);
 
 /// Makes a file's entry in a manifest: path, bytes and fingerprint.
 OrderedJson manifest_entry(const std::filesystem::path& file);

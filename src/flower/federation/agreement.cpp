@@ -21,11 +21,7 @@ void hide_files(data::FileSet& set) {
 
 }  // namespace
 
-std::string sites_digest(const lora::Sites& sites) {
-  std::string text;
-  for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
-  return sha256(text);
-}
+std::string sites_digest(const lora::Sites& sites) { return sha256(lora::layout_text(sites)); }
 
 std::string named_tokens_digest(const tokenizer::Tokenizer& tokenizer) {
   std::string text;
@@ -48,18 +44,23 @@ bool scores_clients_rows(const fed::RunConfig& config) {
          });
 }
 
-fed::RunConfig with_budget(const fed::RunConfig& config, int64_t client, double budget) {
+fed::RunConfig with_budgets(const fed::RunConfig& config, const std::map<int64_t, double>& changed) {
+  if (changed.empty()) return config;
   const auto& entry = config->method.entry();
-  const auto index = static_cast<size_t>(client);
   std::vector<double> budgets;
   std::vector<int64_t> ranks;
   for (const auto& plan : config.plans()) budgets.push_back(plan.budget), ranks.push_back(plan.rank);
-  budgets.at(index) = budget;
-  if (entry.takes_unequal_ranks()) ranks.at(index) = entry.rank(budget, config->lora.rank);
+  for (const auto& [client, budget] : changed) {
+    const auto index = static_cast<size_t>(client);
+    budgets.at(index) = budget;
+    if (entry.takes_unequal_ranks()) ranks.at(index) = entry.rank(budget, config->lora.rank);
+  }
   return config.with([&](fed::ExperimentConfig& values) {
     auto& clients = values.clients;
-    if (index < clients.client.size()) {  // its own values override the lists when the text is read
-      auto& own = clients.client[index];
+    for (const auto& [client, budget] : changed) {
+      const auto index = static_cast<size_t>(client);
+      if (index >= clients.client.size()) break;  // the others are in the lists alone
+      auto& own = clients.client[index];          // its values override the lists when the text is read
       if (own.budget) own.budget = budget;
       if (own.rank) own.rank = ranks[index];
     }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "fed/round/server.h"
@@ -103,9 +104,10 @@ std::string model_digest(const std::filesystem::path& folder);
 /// Returns true if the run scores test rows that stay at the clients.
 bool scores_clients_rows(const fed::RunConfig& config);
 
-/// Returns `config` with this budget for the client. A method with unequal ranks also gets the rank that belongs to the
-/// budget. Values in the client's own section are replaced too.
-fed::RunConfig with_budget(const fed::RunConfig& config, int64_t client, double budget);
+/// Returns `config` with other budgets. With a method of unequal ranks these clients also get the ranks that belong to
+/// the budgets. Values in a client's own section are replaced too.
+/// \param changed  budgets by client
+fed::RunConfig with_budgets(const fed::RunConfig& config, const std::map<int64_t, double>& changed);
 
 /// Returns the text of Offer::config: TOML without the paths of the server's model, rows, run folder and template, or
 /// of any client's files.

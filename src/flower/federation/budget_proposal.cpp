@@ -39,7 +39,7 @@ void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
             ": budget ", budget);
   std::vector<size_t> examples;
   for (const auto& shard : e.fabric.shards.examples) examples.push_back(shard.size());
-  e.use(with_budget(server.config, client, budget));
+  e.use(with_budgets(server.config, {{client, budget}}));
   server.clients = e.fabric.clients = fed::make_clients(server.config, server.model, examples);
 }
 

@@ -57,7 +57,7 @@ rank = 3
 
 TEST(Budget, OfANodeReplacesThatOfTheClientsSection) {
   for (const int64_t client : {0, 1, 2}) {
-    const auto config = with_budget(own_budgets("hetlora"), client, 1.0);
+    const auto config = with_budgets(own_budgets("hetlora"), {{client, 1.0}});
     const auto again = fed::ExperimentConfig::read(config::Table::parse(config->text(), "config.toml"));
     const auto settled = fed::settle(again, {});
     for (size_t id = 0; id < 3; ++id) {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "fed/store/audit_summary.h"
-#include "flower/federation/roster.h"
 
 namespace evenkeel::flower {
 
@@ -28,12 +27,9 @@ class SecondsHistogram {
 
 /// Holds the state of a served run for monitoring.
 struct FleetStatus {
-  std::string run, method;
   int64_t round = 0, rounds = 0;     ///< rounds that are committed, rounds of the run
   int64_t clients = 0, members = 0;  ///< clients that the run needs, clients that have a node
-  /// The clients that have joined.
-  std::vector<Member> roster;
-  fed::AuditSummary work{};  ///< traffic of the run and the last exchanges with each client
+  fed::AuditSummary work{};          ///< traffic of the run and the last exchanges with each client
   /// Seconds from one commit to the next in this process, with the evaluations between them. The first round of a run
   /// counts from the moment when all clients have joined.
   SecondsHistogram round_seconds{};

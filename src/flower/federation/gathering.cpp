@@ -55,13 +55,14 @@ void Gathering::attend() {
   const auto nodes = fleet_.grid.nodes();
   record_list(nodes);
   hand_over(nodes);
+  auto clients = taken();
   for (const auto& node : nodes) {
     const auto again = ask_again_.find(asked_as(node));
     const bool waits = again != ask_again_.end() && Clock::now() < again->second;
     if (!node.online || waits || fleet_.roster.member(node) || is_asked(node.id)) continue;
-    const auto place = fleet_.joining.place_of(node, nodes, taken());
+    const auto place = fleet_.joining.place_of(node, nodes, clients);
     if (place.client)
-      ask(node, place);
+      ask(node, place), clients.insert(*place.client);
     else if (!place.refusal.empty())
       refuse(node, place.refusal);
   }

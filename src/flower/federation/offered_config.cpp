@@ -97,7 +97,7 @@ fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options)
   put_template(config, offer, options);
   if (config.clients.own_rows()) config = fed::with_inputs(std::move(config));  // else its paths are the server's
   const auto settled = fed::settle(std::move(config), {});
-  return options.budget ? with_budget(settled, offer.client, *options.budget) : settled;
+  return options.budget ? with_budgets(settled, {{offer.client, *options.budget}}) : settled;
 }
 
 void require_agreed_config(const fs::path& agreed, const fed::RunConfig& offered, int64_t client) {

@@ -57,13 +57,17 @@ void Roster::load() {
   run_ = std::move(page.run);
   offer_ = std::move(page.offer);
   for (auto& member : page.members) members_[member.client] = std::move(member);
+  index();
+}
+
+void Roster::index() {
+  by_key_.clear();
+  for (const auto& [client, member] : members_) by_key_.emplace(member.key, client);
 }
 
 const Member* Roster::member(const NodeInfo& node) const {
-  const auto key = roster_key(node);
-  for (const auto& [client, member] : members_)
-    if (member.key == key) return &member;
-  return nullptr;
+  const auto found = by_key_.find(roster_key(node));
+  return found == by_key_.end() ? nullptr : &members_.at(found->second);
 }
 
 void Roster::add(Member member) {
@@ -122,7 +126,8 @@ size_t Roster::offer(const std::string& offer) {
   return removed;
 }
 
-void Roster::save() const {
+void Roster::save() {
+  index();
   Page page{.run = run_, .offer = offer_, .members = {}};
   for (const auto& [client, member] : members_) page.members.push_back(member);
   write_sealed(file_, record::write(page), 2);

@@ -101,11 +101,14 @@ class Roster {
 
  private:
   void load();
-  void save() const;
+  void index();
+  /// Finds members again by their keys, and writes the file.
+  void save();
 
   std::filesystem::path file_;
-  std::string run_, offer_;            // name of the run; SHA-256 of its offer, empty before offer()
-  std::map<int64_t, Member> members_;  // by client
+  std::string run_, offer_;                // name of the run; SHA-256 of its offer, empty before offer()
+  std::map<int64_t, Member> members_;      // by client
+  std::map<std::string, int64_t> by_key_;  // clients of the members
 };
 
 }  // namespace evenkeel::flower

@@ -30,10 +30,11 @@ namespace {
 constexpr std::string_view kFolder = fed::run_file("federation"), kMembers = "members.json";
 
 /// Replaces the budgets of the config by those that the nodes accepted.
-fed::RunConfig with_budgets(fed::RunConfig config, const Roster& roster) {
+fed::RunConfig with_accepted_budgets(const fed::RunConfig& config, const Roster& roster) {
+  std::map<int64_t, double> changed;
   for (const auto& [id, member] : roster.members())
-    if (config.plan(id).budget != member.budget) config = with_budget(config, id, member.budget);
-  return config;
+    if (config.plan(id).budget != member.budget) changed.emplace(id, member.budget);
+  return with_budgets(config, changed);
 }
 
 /// A run with its folder, its server and its evaluator.
@@ -138,8 +139,6 @@ class Serving {
 
   void gather(const fed::Server& server) {
     const auto& config = server.config;
-    status_.run = config->name;
-    status_.method = config->method.name;
     status_.rounds = config->train.rounds;
     status_.clients = config->clients.count;
     fabric_.serve(joining(server), terms(server), nullptr);
@@ -149,7 +148,7 @@ class Serving {
 
   /// Completes the experiment with the budgets and row counts of the nodes, and loads the weights.
   void complete(fed::Experiment& e) {
-    e.use(with_budgets(e.server.config, roster_));
+    e.use(with_accepted_budgets(e.server.config, roster_));
     std::vector<size_t> examples(static_cast<size_t>(e.server.config->clients.count));
     for (const auto& [id, member] : roster_.members())
       examples.at(static_cast<size_t>(id)) = static_cast<size_t>(member.examples);
@@ -315,8 +314,6 @@ class Serving {
   }
 
   void tell() {
-    status_.roster.clear();
-    for (const auto& [id, member] : roster_.members()) status_.roster.push_back(member);
     if (options_.on_status) options_.on_status(status_);
   }
 
@@ -343,7 +340,7 @@ fed::RunConfig served_config(const fed::RunRequest& request) {
 /// Returns the config as a resumed run has stored it: without clients' rows, with the budgets that the nodes accepted.
 fed::RunConfig as_served(const fed::RunConfig& config, const fs::path& federation) {
   const auto bare = config.with([](fed::ExperimentConfig& values) { values = without_rows(std::move(values)); });
-  return with_budgets(bare, Roster(federation / kMembers));
+  return with_accepted_budgets(bare, Roster(federation / kMembers));
 }
 
 using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;

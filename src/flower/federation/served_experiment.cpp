@@ -9,6 +9,7 @@
 #include "fed/round/starting_adapter.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
+#include "flower/federation/request_check.h"
 #include "models/cost.h"
 
 namespace evenkeel::flower {
@@ -16,17 +17,10 @@ namespace {
 
 /// Checks that the method works with rows on nodes. \throws kConfig if it needs the rows of all clients in one place
 void require_rows_apart(const fed::Server& server) {
-  if (!server.config->method.entry().asks_gradients) return;
-  struct Asked {};
-  try {
-    fed::first_state(server, [&](const std::string&, const methods::GradientSample& sample) -> at::Tensor {
-      EK_CHECK(sample.from != methods::SampleFrom::kPooled, kConfig, "method ", server.config->method.name,
-               " would begin with the rows of all clients, which nobody holds together here: say method.",
-               server.config->method.name, ".init = \"federated\", which asks each client for its own");
-      throw Asked();
-    });
-  } catch (const Asked&) {  // NOLINT(bugprone-empty-catch): it asks each client
-  }
+  const auto sample = agreed_sample(server);
+  EK_CHECK(!sample || sample->from != methods::SampleFrom::kPooled, kConfig, "method ", server.config->method.name,
+           " would begin with the rows of all clients, which nobody holds together here: say method.",
+           server.config->method.name, ".init = \"federated\", which asks each client for its own");
 }
 
 /// Checks that a run that compares its rounds by scores has them. \throws kConfig

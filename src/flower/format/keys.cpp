@@ -309,7 +309,7 @@ AllowedKey parse_line(std::string_view line, const std::string& place) {
     std::string name = line.empty() ? key.fingerprint() : std::string(line);
     return {.key = std::move(key), .name = std::move(name), .replaces = std::move(replaces)};
   } catch (const Error& error) {
-    fail(kConfig, std::string_view(error.what()).substr(std::string_view("[data] ").size()));
+    throw Error(kConfig, error.message());
   }
 }
 

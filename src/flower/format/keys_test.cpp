@@ -176,7 +176,7 @@ TEST(AllowList, AReplacedKeyIsNamedRightlyAndOnce) {
     return testing::refusal([&] { parse_allow_list(text, "keys.txt"); });
   };
   const auto by = concat("replaces=", key.fingerprint());
-  EXPECT_NE(refused(line("a replaces=SHA256:short")).find("keys.txt, line 1: replaces is \"SHA256:short\""),
+  EXPECT_NE(refused(line("a replaces=SHA256:short")).find("[config] keys.txt, line 1: replaces is \"SHA256:short\""),
             std::string::npos);
   EXPECT_NE(refused(line("a " + by) + line("b " + by)).find("two keys replace"), std::string::npos);
   EXPECT_NE(refused(line("a " + by) + openssh_line(key, "b")).find("remove the line of the replaced key"),

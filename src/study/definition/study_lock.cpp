@@ -1,7 +1,6 @@
 #include "study/definition/study_lock.h"
 
 #include <chrono>
-#include <string_view>
 #include <thread>
 
 #include "base/plain/error.h"
@@ -18,9 +17,8 @@ FolderLock lock_state(const fs::path& folder) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (;;) try {
       return FolderLock(folder);
-    } catch (const Error& error) {
-      const bool in_use = std::string_view(error.what()).find(" is in use by ") != std::string_view::npos;
-      if (!in_use || std::chrono::steady_clock::now() > deadline) throw;
+    } catch (const InUse&) {
+      if (std::chrono::steady_clock::now() > deadline) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
 }

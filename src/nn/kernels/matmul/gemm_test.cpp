@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
+#include <iostream>
 #include <limits>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -101,6 +104,35 @@ std::vector<GemmScratch> every_instruction_set() {
     all.back().instructions = set;
   }
   return all;
+}
+
+// Returns whether products of tiles use AMX on this processor. Otherwise loops emulate it.
+bool tiles_are_real() {
+  return gemm_kernels(isa(), Arithmetic::kBf16Tiles).enter !=
+         gemm_kernels(Isa::kBaseline, Arithmetic::kBf16Tiles).enter;
+}
+
+// Returns the names of every_instruction_set() and of the instructions for bfloat16 that are not emulated.
+std::vector<std::string> tried_instructions() {
+  constexpr std::array kNames{"baseline", "avx2", "avx512"};
+  std::vector<std::string> names;
+  for (const auto& scratch : every_instruction_set())
+    names.emplace_back(kNames[static_cast<size_t>(scratch.instructions)]);
+  if (has_bfloat16_dots()) names.emplace_back("avx512_bf16");
+  if (tiles_are_real()) names.emplace_back("amx");
+  return names;
+}
+
+// If EVENKEEL_EXPECT_ISA names instructions, these tests fail on a machine that lacks them.
+TEST(Gemm, NamesTheInstructionSetsThatItTries) {
+  const auto names = tried_instructions();
+  const auto tried = join(names), tiles = std::string(tiles_are_real() ? "real" : "emulated");
+  RecordProperty("instruction_sets", tried);
+  RecordProperty("amx_tiles", tiles);
+  std::cout << "instruction sets: " << tried << "; AMX tiles: " << tiles << '\n';
+  const char* expected = std::getenv("EVENKEEL_EXPECT_ISA");
+  EXPECT_TRUE(!expected || std::find(names.begin(), names.end(), expected) != names.end())
+      << "EVENKEEL_EXPECT_ISA is " << expected << ", this machine has " << tried;
 }
 
 void multiply(bool forward, const Activations& x, const StoredMatrix& w, const Result& y, GemmScratch& scratch) {

@@ -1,4 +1,4 @@
-#include "apps/demo_summary.h"
+#include "report/demo_summary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "report/score_table.h"
 #include "report/table.h"
 
-namespace evenkeel::apps {
+namespace evenkeel::report {
 namespace {
 
 constexpr size_t kTitleWidth = 26;
@@ -112,4 +112,4 @@ std::string demo_sentence(const DemoLine& before, const DemoLine& first, const D
       " (95 % over these questions: ", fixed(chance, 1), " points).\n");
 }
 
-}  // namespace evenkeel::apps
+}  // namespace evenkeel::report

@@ -7,7 +7,7 @@
 
 #include "records/run_records.h"
 
-namespace evenkeel::apps {
+namespace evenkeel::report {
 
 /// Accuracies of one run by budget, in percent, each the mean over tasks.
 struct DemoLine {
@@ -37,4 +37,4 @@ std::string demo_titles(const records::RunRecords& run);
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
                           const records::RunRecords& run);
 
-}  // namespace evenkeel::apps
+}  // namespace evenkeel::report
