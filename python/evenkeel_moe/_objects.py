@@ -198,10 +198,12 @@ class LocalSetup(_Object):
         self.num_candidates: int = given["num_candidates"]
         self.mode: str = given["mode"]
         """"candidate" or "preserve"."""
+        self.raw_gates: bool = given["raw_gates"]
+        """Gate weights follow the scores without phi."""
 
     def _encoded(self, packer: Any) -> Dict[str, Any]:
         return {**super()._encoded(packer), "trainable": self.trainable, "top_k": self.top_k, "gate_norm": self.gate_norm,
-                "num_candidates": self.num_candidates, "mode": self.mode}
+                "num_candidates": self.num_candidates, "mode": self.mode, "raw_gates": self.raw_gates}
 
 
 class Server(_Object):

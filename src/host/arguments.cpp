@@ -90,7 +90,8 @@ OrderedJson to_host(Objects& objects, const SharedSetup& setup) {
           {"top_k", router.top_k},
           {"gate_norm", config::name_of(router.gate_norm)},
           {"num_candidates", router.num_candidates},
-          {"mode", named(kModulations, router.mode)}};
+          {"mode", named(kModulations, router.mode)},
+          {"raw_gates", router.raw_gates}};
 }
 
 OrderedJson to_host(Objects& objects, const methods::StepView& step, int64_t number) {

@@ -201,6 +201,7 @@ methods::LocalSetup Results::setup(const JsonView& value) const {
   setup.router.top_k = value.at("top_k").integer(0);
   setup.router.num_candidates = value.at("num_candidates").integer(0);
   setup.router.mode = value_named(kModulations, value.at("mode"));
+  setup.router.raw_gates = value.at("raw_gates").flag();
   setup.router.gate_norm = gate_norm_in(value.at("gate_norm"));
   const auto groups = value.at("groups");
   if (const auto group = groups.find("adapters")) setup.adapters = adapters(*group);

@@ -238,6 +238,7 @@ class UbSmoe : public FederatedMethod {
     const bool preserve = options_.dmr_mode == DmrMode::kPreserve && options_.num_candidates > 0;
     router.mode = preserve ? nn::ModulationMode::kPreserve : nn::ModulationMode::kCandidate;
     router.num_candidates = options_.num_candidates > 0 ? options_.num_candidates : num_experts;
+    router.raw_gates = options_.gate_scores == GateScores::kRaw;
   }
 
   /// Returns the sum of squares of phi, or of its distances to phi_range. A bound is a constant.

@@ -58,8 +58,8 @@ std::string why_phi_stays_zero(const Options& options) {
 void add_phi(const Options& options, Findings& found) {
   if (!options.modulates())
     return found.add("num_candidates is 0, so phi is added to no expert",
-                     {"phi_update", "phi_momentum", "phi_range", "phi_scale", "util_frequency", "util_eps", "phi_train",
-                      "phi_penalty", "lambda_phi", "phi_at_eval"});
+                     {"gate_scores", "phi_update", "phi_momentum", "phi_range", "phi_scale", "util_frequency",
+                      "util_eps", "phi_train", "phi_penalty", "lambda_phi", "phi_at_eval"});
   if (const auto why = why_phi_stays_zero(options); !why.empty()) {
     found.lines.push_back(concat("method.ub-smoe: the server's phi stays 0 for ever, because ", why,
                                  "; phi_train = \"local_fedavg\" keeps what clients train"));

@@ -18,6 +18,7 @@ enum class PhiTrain { kOff, kLocalDiscard, kLocalFedavg };
 enum class PhiPenalty { kHinge, kL2 };
 enum class PgActivity { kStepUnion, kTokenWeighted, kMicroUnion };
 enum class PgSource { kOwn, kPlacebo, kMomentum, kOracle };
+enum class GateScores { kModulated, kRaw };
 enum class PhiScale { kRange, kNone, kClip };
 enum class PgApply { kAdamGrad, kDecoupledSgd };
 enum class PgClipMode { kRelative, kPerExpertNorm, kElementwise, kGlobalNorm, kOff };
@@ -38,6 +39,9 @@ constexpr auto names(PhiUpdate) {
 constexpr auto names(PhiTrain) {
   return std::array{config::EnumName{"off", PhiTrain::kOff}, config::EnumName{"local_discard", PhiTrain::kLocalDiscard},
                     config::EnumName{"local_fedavg", PhiTrain::kLocalFedavg}};
+}
+constexpr auto names(GateScores) {
+  return std::array{config::EnumName{"modulated", GateScores::kModulated}, config::EnumName{"raw", GateScores::kRaw}};
 }
 constexpr auto names(PhiScale) {
   return std::array{config::EnumName{"range", PhiScale::kRange}, config::EnumName{"none", PhiScale::kNone},
@@ -93,6 +97,7 @@ constexpr int64_t kWideCandidates = 16;  // R1b: satisfies K_max <= N_p << M wit
 struct Options {
   DmrMode dmr_mode = DmrMode::kCandidate;
   int64_t num_candidates = 2;
+  GateScores gate_scores = GateScores::kModulated;
   PhiUpdate phi_update = PhiUpdate::kUtilization;
   double phi_momentum = 0.9;
   std::vector<double> phi_range = {-1.0, 1.0};
@@ -119,14 +124,14 @@ struct Options {
           "experts whose logits get phi: the raw top N_p (candidate, candidate_wide) or all others (preserve)");
     field("num_candidates", num_candidates,
           "N_p, 0 .. number of experts; default 2, or 16 with candidate_wide; candidate with 0: no phi");
+    field("gate_scores", gate_scores, "scores that gate weights follow: modulated (with phi) or raw");
     field("phi_update", phi_update,
           "utilization (the server updates phi by utilization) or off (only phi_train changes phi)");
     field("phi_momentum", phi_momentum, "zeta, share of the last phi that is kept, 0 .. 1");
     field("phi_range", phi_range,
           "bounds [min, max] of phi with min <= 0 <= max, beyond which the hinge penalty begins");
     field("phi_scale", phi_scale,
-          "how the tanh of the update becomes phi: range (times the bound on its side), none, or clip (cut to "
-          "phi_range)");
+          "tanh of the update: times the bound on its side (range), as it is (none) or cut to phi_range (clip)");
     field("util_frequency", util_frequency,
           "utilization of an expert on a client: per_token (a / n, target Kbar / M) or per_selection (a / (n K_c), "
           "target 1 / M)");
@@ -144,9 +149,8 @@ struct Options {
     field("pg_activity", pg_activity,
           "criterion of an idle expert: step_union (unused in the step), token_weighted (share of tokens) or "
           "micro_union (share of micro-batches)");
-    field(
-        "pg_apply", pg_apply,
-        "application of pseudo-gradients: adam_grad (as gradients of AdamW) or decoupled_sgd (theta -= lr * rho * Gt)");
+    field("pg_apply", pg_apply,
+          "pseudo-gradients: adam_grad (as gradients of AdamW) or decoupled_sgd (theta -= lr * rho * Gt)");
     field("pg_clip_mode", pg_clip_mode,
           "quantity that pg_clip bounds: an expert's norm of rho * Gt, relative to active experts (relative) or "
           "absolute (per_expert_norm), each element (elementwise), the norm of real and pseudo-gradients together "

@@ -173,7 +173,10 @@ std::vector<Asked> everything(std::string_view family) {
   for (const auto norm : norms)
     for (const auto mode : {nn::ModulationMode::kCandidate, nn::ModulationMode::kPreserve})
       for (const int64_t candidates : {1, 2, 4})
-        all.push_back({.router = {.top_k = 2, .gate_norm = norm, .num_candidates = candidates, .mode = mode}});
+        for (const bool raw : {false, candidates == 4})
+          all.push_back(
+              {.router = {
+                   .top_k = 2, .gate_norm = norm, .num_candidates = candidates, .mode = mode, .raw_gates = raw}});
   return all;
 }
 

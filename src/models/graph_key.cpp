@@ -55,7 +55,7 @@ std::vector<int64_t> graph_key(const ForwardOptions& options) {
   key.add(static_cast<int64_t>(options.compute.inner));
   key.add(router.top_k), key.add(static_cast<int64_t>(router.gate_norm));
   key.add(int64_t{router.records_logits});
-  key.add(router.num_candidates), key.add(static_cast<int64_t>(router.mode));
+  key.add(router.num_candidates), key.add(static_cast<int64_t>(router.mode)), key.add(int64_t{router.raw_gates});
   for (const auto& [layer, phi_E] : router.modulation) key.add(layer), key.add(phi_E);
   key.add(router.output_scale);
   key.add(options.adapters), key.add(options.base_change);

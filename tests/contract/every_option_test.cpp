@@ -28,6 +28,7 @@ const std::vector<Change>& changes() {
       // Only the default of N_p depends on it.
       {"ub-smoe", "dmr_mode", "'candidate_wide'", "num_candidates = 5", Seen::kNever},
       {"ub-smoe", "num_candidates", "6"},
+      {"ub-smoe", "gate_scores", "'raw'"},
       {"ub-smoe", "phi_update", "'off'"},
       {"ub-smoe", "phi_momentum", "0.0"},
       {"ub-smoe", "phi_range", "[-0.5, 2.0]"},

@@ -186,6 +186,7 @@ BAD = {
     "method.ub-smoe.num_candidates": [("-1", ["is -1"])],
     "method.ub-smoe.phi_update": word("utilization", "off"),
     "method.ub-smoe.phi_momentum": [("-0.1", ["is -0.1"]), ("1.1", ["is 1.1"])],
+    "method.ub-smoe.gate_scores": word("modulated", "raw"),
     "method.ub-smoe.phi_scale": word("range", "none", "clip"),
     "method.ub-smoe.phi_range": [("[1.0]", ["phi_range"]), ("[0.5, 1.0]", ["phi_range"]), ("[1.0, -1.0]", ["phi_range"])],
     "method.ub-smoe.util_frequency": word("per_token", "per_selection"),

@@ -17,7 +17,9 @@ from reference import olmoe, ub_smoe  # noqa: E402
 
 READINGS = [{"dmr_mode": "candidate"}, {"dmr_mode": "candidate", "num_candidates": 0},
             {"dmr_mode": "candidate", "num_candidates": 5}, {"dmr_mode": "candidate_wide", "num_candidates": 6},
-            {"dmr_mode": "preserve"}, {"dmr_mode": "preserve", "num_candidates": 0}]
+            {"dmr_mode": "preserve"}, {"dmr_mode": "preserve", "num_candidates": 0},
+            {"dmr_mode": "candidate", "num_candidates": 5, "gate_scores": "raw"},
+            {"dmr_mode": "preserve", "num_candidates": 1, "gate_scores": "raw"}]
 GATES = ["renorm_selected", "olmoe_native"]
 
 
@@ -58,7 +60,7 @@ def test_selection_gates_and_gradients_of_random_scores_equal_the_reference(tmp_
         gradient = ub_smoe.gate_gradient(m, selected, upstream, theirs)
         assert np.abs(out["scores_grad"] - gradient).max() <= tolerance
         modulated = m != scores
-        if modulated.any():
+        if modulated.any() or "gate_scores" in reading:  # raw gates: no gradient
             assert np.abs(out["phi_grad"] - (gradient * modulated).sum(axis=0)).max() <= 41 * max(tolerance, 1e-7)
 
 
@@ -88,7 +90,8 @@ def test_the_reference_forward_equals_transformers(model):
 @pytest.mark.parametrize("gate_norm", GATES)
 @pytest.mark.parametrize("reading", [{"dmr_mode": "candidate"}, {"dmr_mode": "preserve", "num_candidates": 1},
                                      {"dmr_mode": "candidate_wide", "num_candidates": 4},
-                                     {"dmr_mode": "candidate", "num_candidates": 0}],
+                                     {"dmr_mode": "candidate", "num_candidates": 0},
+                                     {"dmr_mode": "candidate", "num_candidates": 4, "gate_scores": "raw"}],
                          ids=lambda r: "-".join(map(str, r.values())))
 @pytest.mark.parametrize("top_k", [1, 3, 5])
 def test_a_whole_model_with_modulated_routing_equals_the_reference(tmp_path, model, reading, gate_norm, top_k):

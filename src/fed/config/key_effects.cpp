@@ -219,6 +219,7 @@ constexpr std::array kClasses{
     KeyClass{"method.smoe-llb.z_coef", kMethod},
     KeyClass{"method.smoe-llb.llb_norm", kMethod},
     KeyClass{"method.ub-smoe.dmr_mode", kFunction},
+    KeyClass{"method.ub-smoe.gate_scores", kFunction},
     KeyClass{"method.ub-smoe.num_candidates", kFunction},
     KeyClass{"method.ub-smoe.phi_update", kMethod},
     KeyClass{"method.ub-smoe.phi_momentum", kMethod},

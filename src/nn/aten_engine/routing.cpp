@@ -60,18 +60,20 @@ Selection select(const at::Tensor& logits_TE, const at::Tensor& phi_E, const Rou
 /// What GateNode saves.
 struct GateTensors {
   cuda::Gates gates;
-  at::Tensor added_TE;  // Selection::added_TE
+  at::Tensor added_TE;  // Selection::added_TE; zero if no gate depends on phi
 };
 
 GateTensors gates_of(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options,
                      bool over_selected) {
   if (phi_E.numel() == 0)
     if (auto own = cuda::gates(logits_TE, options.top_k, over_selected)) return {*std::move(own), at::Tensor()};
-  const auto selected = select(logits_TE, phi_E, options);
+  auto selected = select(logits_TE, phi_E, options);
+  const auto& scores_TE = options.raw_gates ? logits_TE : selected.scores_TE;
   const auto& experts_TK = selected.experts_TK;
-  const auto probs_TE = over_selected ? at::Tensor() : at::softmax(selected.scores_TE, 1);
+  const auto probs_TE = over_selected ? at::Tensor() : at::softmax(scores_TE, 1);
   const auto weights_TK =
-      over_selected ? at::softmax(selected.scores_TE.gather(1, experts_TK), 1) : probs_TE.gather(1, experts_TK);
+      over_selected ? at::softmax(scores_TE.gather(1, experts_TK), 1) : probs_TE.gather(1, experts_TK);
+  if (options.raw_gates && phi_E.numel() > 0) selected.added_TE = at::zeros_like(selected.added_TE);
   return {{weights_TK, experts_TK, probs_TE}, selected.added_TE};
 }
 

@@ -47,6 +47,7 @@ struct RouterOptions {
   GateNorm gate_norm = GateNorm::kCheckpoint;
   int64_t num_candidates = 0;  ///< N_p, 0 .. E; 0 switches modulation off
   ModulationMode mode = ModulationMode::kCandidate;
+  bool raw_gates = false;      ///< gate weights follow the scores without phi, which then only selects experts
   TensorMap modulation{};      ///< MoE layer -> phi [E] float32, may require a gradient
   at::Tensor output_scale{};   ///< [1], multiplies every MoE layer's output, may require a gradient; undefined: 1
   bool records_logits = true;  ///< whether RoutingStats::router_logits is recorded, for a loss that reads it

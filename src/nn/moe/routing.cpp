@@ -23,6 +23,7 @@ struct Plan {
   int64_t num_candidates = 0;  // 0: no modulation
   ModulationMode mode = ModulationMode::kCandidate;
   bool over_selected = false;  // gate weights are a softmax over the selected experts, else over all
+  bool raw_gates = false;      // gate weights follow s instead of m
 };
 
 // Appends the `count` largest of values[0, n) that are not `taken` to `chosen`, largest first. Ties go to the lowest
@@ -89,7 +90,8 @@ struct TokenRouter {
   }
 };
 
-// Computes the gate weights from m. \param probs  [E]; the softmax over all experts if `over_selected` is false
+// Computes the gate weights from the scores m.
+// \param probs  [E]; the softmax over all experts if `over_selected` is false
 template <typename T>
 void gate(const Plan& plan, const T* m, const int64_t* chosen, int64_t num_experts, T* probs, T* gate_K) {
   const int64_t k = plan.top_k;
@@ -126,9 +128,11 @@ Routed route_tokens(const at::Tensor& logits_TE, const at::Tensor& phi_E, const 
     for (int64_t t = begin; t < end; ++t) {
       router.run(s + t * experts, m.data(), phi ? added + t * experts : unused.data());
       std::copy(router.chosen.begin(), router.chosen.end(), chosen + t * k);
-      gate(plan, m.data(), chosen + t * k, experts, probs + (plan.over_selected ? 0 : t * experts), weights + t * k);
+      const T* scores = plan.raw_gates ? s + t * experts : m.data();
+      gate(plan, scores, chosen + t * k, experts, probs + (plan.over_selected ? 0 : t * experts), weights + t * k);
     }
   });
+  if (plan.raw_gates) out.added_TE.zero_();  // no gate depends on phi
   return out;
 }
 
@@ -205,7 +209,7 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
   check_router(logits_TE, options, phi_E);
   const bool modulated = modulates(options, phi_E);
   const Plan plan{options.top_k, modulated ? options.num_candidates : 0, options.mode,
-                  renormalises(options.gate_norm, norm_topk_prob)};
+                  renormalises(options.gate_norm, norm_topk_prob), options.raw_gates};
   // Autograd accepts no undefined tensors: an empty phi means no modulation.
   const auto phi = modulated ? phi_E.to(logits_TE.scalar_type()).contiguous() : at::empty({0}, logits_TE.options());
   const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, plan);

@@ -117,11 +117,14 @@ Routing scored_route(const at::Tensor& logits_TE, const RouterOptions& options, 
                      const RouterRule& rule) {
   check(logits_TE, options, rule);
   const auto [m_TE, experts_TK] = selected(logits_TE, options, phi_E, rule);
-  auto weights_TK = gates(m_TE, experts_TK, rule, renormalises(options.gate_norm, rule.renormalise));
+  auto weights_TK =
+      gates(options.raw_gates ? logits_TE : m_TE, experts_TK, rule, renormalises(options.gate_norm, rule.renormalise));
   if (rule.scale != 1) weights_TK = weights_TK * rule.scale;
   weights_TK = with_output_scale(weights_TK, options);
-  // Selections have no gradient: pre-training, which asks every tensor for one, gets zeros for the bias.
+  // Selections have no gradient: whoever trains the bias, or phi with raw gates, gets zeros.
   if (rule.bias_E.defined() && rule.bias_E.requires_grad()) weights_TK = weights_TK + 0 * rule.bias_E.sum();
+  if (options.raw_gates && modulates(options, phi_E) && phi_E.requires_grad())
+    weights_TK = weights_TK + (0 * phi_E.sum()).to(weights_TK.scalar_type());
   return {experts_TK, weights_TK};
 }
 

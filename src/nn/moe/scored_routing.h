@@ -33,7 +33,7 @@ struct RouterRule {
 /// Routes T tokens as nn::route() does (nn/moe/routing.h), with the scores of `rule`. UB-SMoE's router offset phi is
 /// added to logits, before the score function. Candidates (RouterOptions::num_candidates) are the experts with the
 /// largest scores without phi, plus bias. Groups are chosen without phi too. Gate weights are the scores of the logits
-/// with phi, without the bias.
+/// with phi (RouterOptions::raw_gates: without), without the bias.
 /// GateNorm::kRenormSelected divides them by their sum, whatever the checkpoint says.
 /// \param logits_TE  [T, E] float32 or float64 \param phi_E  [E] or undefined
 /// \throws kConfig if top_k is not in 1 .. E or above the number of experts in the kept groups, if num_candidates is

@@ -1,5 +1,7 @@
 #include "nn/moe/scored_routing.h"
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include <algorithm>
 
 #include "base/plain/error.h"
@@ -76,6 +78,17 @@ TEST(AtenScoredRoute, PhiIsAddedToTheLogitsOfCandidates) {
   EXPECT_EQ(experts_of(routing), (std::vector<int64_t>{1, 2}));
   EXPECT_NEAR(routing.weights[0][0].item<double>(), logistic(1.9), 1e-12);
   EXPECT_NEAR(routing.weights[0][1].item<double>(), logistic(1.0), 1e-12);
+}
+
+TEST(AtenScoredRoute, RawGatesFollowTheLogitsWithoutPhi) {
+  const auto phi = at::tensor({-1.5, 0.1, 9.0, 9.0, 9.0, 9.0}, at::kDouble).requires_grad_(true);
+  auto options = with_phi(2, ModulationMode::kCandidate);
+  options.raw_gates = true;
+  const auto routing = scored_route(kSigmoidLogits(), options, phi, sigmoids(false));
+  EXPECT_EQ(experts_of(routing), (std::vector<int64_t>{1, 2}));
+  EXPECT_NEAR(routing.weights[0][0].item<double>(), logistic(1.8), 1e-12);
+  EXPECT_NEAR(routing.weights[0][1].item<double>(), logistic(1.0), 1e-12);
+  EXPECT_EQ(torch::autograd::grad({routing.weights.sum()}, {phi})[0].abs().max().item<double>(), 0);
 }
 
 TEST(AtenScoredRoute, PreservedExpertsComeFirstAndPhiFillsTheOtherPlaces) {

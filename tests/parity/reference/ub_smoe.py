@@ -23,7 +23,8 @@ def modulate(scores, phi, options):
 
 
 def route(scores, top_k, phi, options):
-    """(selected [.., K], gamma [.., M], m [.., M]) for raw router scores [.., M]; phi None routes on the scores alone.
+    """(selected [.., K], gamma [.., M], scores of gamma [.., M]) for raw router scores [.., M]; phi None routes on the
+    scores alone. gamma follows m or, for gate_scores "raw", the raw scores.
 
     candidate: the K largest m, largest first. preserve: the raw top N_p, then the K - N_p largest s + phi of the
     others; for K <= N_p the raw top K. gamma: see `gate`.
@@ -35,6 +36,7 @@ def route(scores, top_k, phi, options):
         selected = np.concatenate([kept, others], axis=-1)
     else:
         selected = common.top_k(m, top_k)
+    m = scores if options.get("gate_scores") == "raw" else m
     return selected, gate(m, selected, options), m
 
 
