@@ -17,7 +17,7 @@
 #include "base/plain/text.h"
 #include "fed/run/best_round.h"
 #include "fed/run/make_experiment.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/stored_config.h"
 #include "lora/gguf_adapter.h"
 #include "lora/modules.h"
 #include "lora/peft.h"

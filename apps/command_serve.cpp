@@ -15,7 +15,7 @@
 #include "base/plain/log.h"
 #include "base/system/interrupt.h"
 #include "base/system/service.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
 #include "flower/federation/app_grid.h"
 #include "flower/federation/coordinator_grid.h"
 #include "flower/federation/serve.h"
@@ -117,8 +117,8 @@ std::vector<std::string> network_words(const ServeFlags& flags) {
 
 /// Returns the command that resumes the run or its wait for clients, or starts it again if neither has begun.
 std::string next_serve_command(const ServeFlags& flags) {
-  const bool began = fed::RunFolder::holds_run(folder_of(flags));
-  const bool waits = fed::RunFolder::awaits_clients(folder_of(flags));
+  const bool began = fed::holds_run(folder_of(flags));
+  const bool waits = fed::awaits_clients(folder_of(flags));
   std::vector<std::string> words{"serve", flags.config, "--out", folder_of(flags)};
   const auto method = flags.method.words();
   words.insert(words.end(), method.begin(), method.end());
@@ -134,7 +134,7 @@ std::string next_serve_command(const ServeFlags& flags) {
 /// Returns the end of the message of an interrupted server: the command that goes on.
 std::string what_next(const ServeFlags& flags) {
   const fs::path folder = folder_of(flags);
-  const bool saved = fed::RunFolder::holds_run(folder) || fed::RunFolder::awaits_clients(folder);
+  const bool saved = fed::holds_run(folder) || fed::awaits_clients(folder);
   return concat(saved ? ", the state is saved; resume with: " : ", before there was anything to save; begin with: ",
                 next_serve_command(flags));
 }

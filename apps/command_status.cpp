@@ -9,7 +9,7 @@
 #include "apps/commands.h"
 #include "apps/served_status.h"
 #include "base/plain/files.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
 #include "report/run_status.h"
 #include "study/definition/study_state.h"
 #include "study/running/study_status.h"
@@ -32,7 +32,7 @@ void show_run(const fs::path& folder) {
     return;
   }
   const bool served = is_served(folder);
-  if (fed::RunFolder::holds_run(folder) || !served)
+  if (fed::holds_run(folder) || !served)
     std::cout << report::run_status(folder);
   else
     std::cout << "waiting for clients\n";

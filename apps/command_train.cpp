@@ -22,6 +22,7 @@
 #include "cluster/scratch.h"
 #include "cluster/spawn.h"
 #include "fed/config/arithmetic.h"
+#include "fed/run/new_run_folder.h"
 #include "fed/run/training_run.h"
 #include "report/client_scores.h"
 #include "report/page.h"
@@ -87,7 +88,7 @@ bool is_arithmetic(const std::string& setting) {
 
 /// Returns the command that resumes the run, or starts it again if none has begun.
 std::string next_command(const TrainFlags& flags) {
-  const bool began = fed::RunFolder::holds_run(folder_of(flags));
+  const bool began = fed::holds_run(folder_of(flags));
   std::vector<std::string> words{"train", flags.config};
   const auto method = flags.method.words();
   words.insert(words.end(), method.begin(), method.end());
@@ -132,7 +133,7 @@ void train_and_conclude(const TrainFlags& flags, const cluster::Launch& launch,
     conclude(run, scores);
   };
   const auto resume = [&] {
-    const bool saved = fed::RunFolder::holds_run(folder_of(flags));
+    const bool saved = fed::holds_run(folder_of(flags));
     return concat(saved ? ", the state is saved; resume with: " : ", before there was anything to save; begin with: ",
                   next_command(flags));
   };

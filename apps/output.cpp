@@ -1,4 +1,5 @@
 #include "apps/output.h"
+#include "base/plain/descriptor.h"
 #include "base/plain/os_error.h"
 
 #include <fcntl.h>
@@ -76,13 +77,7 @@ void Output::write_out() {
 }
 
 void Output::write(std::string_view text) {
-  while (error_ == 0 && !text.empty()) {
-    const ssize_t done = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (done >= 0)
-      text.remove_prefix(static_cast<size_t>(done));
-    else if (errno != EINTR)
-      error_ = errno;
-  }
+  if (error_ == 0 && !write_all(STDOUT_FILENO, text)) error_ = errno;
   if (error_ != 0) throw OutputLost();
 }
 

@@ -10,7 +10,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/os_error.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
 #include "fed/store/run_files.h"
 #include "study/definition/run_claims.h"
 #include "study/definition/study_state.h"
@@ -47,7 +47,7 @@ fs::path destination(fs::path file) {
 
 /// Returns what keeps a file or folder of this name in the folder: a run, a study, or nothing.
 std::string_view keeper(const fs::path& folder, const std::string& name) {
-  if (fed::is_run_file(name) && fed::RunFolder::holds_run(folder)) return "run";
+  if (fed::is_run_file(name) && fed::holds_run(folder)) return "run";
   constexpr std::array kOfStudies = {study::kStateFile, study::kStudyFile, study::kBaseFile, fed::run_file("rows")};
   const bool of_study = std::find(kOfStudies.begin(), kOfStudies.end(), name) != kOfStudies.end() ||
                         FolderLock::is_lock(name) || study::RunClaims::is_claim(name);

@@ -139,18 +139,15 @@ at::Tensor draw(at::IntArrayRef sizes, RandomStream stream) {
   return values;
 }
 
-std::vector<int64_t> stacked(const lora::Site& site, int64_t rows, int64_t columns) {
-  return site.experts > 0 ? std::vector<int64_t>{site.experts, rows, columns} : std::vector<int64_t>{rows, columns};
-}
-
 /// Returns everything that a client of any method sends.
 lora::Payload whole_upload(const fed::Server& server, const Layout& layout, int64_t client) {
   lora::Payload upload;
   const auto key = static_cast<uint64_t>(client);
   for (const auto& [name, site] : server.sites)
-    upload.adapters[name] = {.a = draw(stacked(site, layout.rank, site.in), {7, name + "/a", key}),
-                             .b = draw(stacked(site, site.out, layout.rank), {7, name + "/b", key}),
-                             .core = draw(stacked(site, layout.rank, layout.rank), {7, name + "/core", key})};
+    upload.adapters[name] = {
+        .a = draw(lora::shape_of(site, lora::kFactorA, layout.rank), {7, name + "/a", key}),
+        .b = draw(lora::shape_of(site, lora::kFactorB, layout.rank), {7, name + "/b", key}),
+        .core = draw(lora::shape_of(site, lora::kFactorCore, layout.rank), {7, name + "/core", key})};
   RandomStream stream(7, "counts", key);
   for (const auto& layer : server.model.moe_layers) {
     auto counts_E = at::empty({layout.experts}, at::kInt);
@@ -255,7 +252,7 @@ methods::ServerState beginning(const fed::Server& server) {
   if (server.config->method.name != "fed-sb") return server.method->initialize(server.view(0));
   methods::ServerState state;  // initialisation is not measured here
   for (const auto& [name, site] : server.sites)
-    state.global.adapters[name] = {.core = at::zeros(stacked(site, server.max_rank(), server.max_rank()))};
+    state.global.adapters[name] = {.core = at::zeros(lora::shape_of(site, lora::kFactorCore, server.max_rank()))};
   return state;
 }
 

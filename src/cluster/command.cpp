@@ -37,9 +37,7 @@ at::Tensor Commands::shared(int64_t size, const std::string& what) {
 }
 
 double cost_of(const methods::ClientProfile& client, std::span<const data::Example> rows) {
-  double tokens = 0;
-  for (const auto& row : rows) tokens += static_cast<double>(row.ids.size());
-  return tokens * static_cast<double>(std::max<int64_t>(client.top_k, 1));
+  return static_cast<double>(data::tokens_in(rows)) * static_cast<double>(std::max<int64_t>(client.top_k, 1));
 }
 
 std::vector<int64_t> ids_of(std::span<const methods::ClientProfile> clients) {

@@ -6,8 +6,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 
+#include "base/plain/clock.h"
 #include "base/plain/os_error.h"
 
 namespace evenkeel::cluster {
@@ -74,10 +74,6 @@ bool tell_starter(const Error& error) noexcept { return tell_starter(false, erro
 bool tell_starter(const Interrupted& interrupted) noexcept { return tell_starter(true, kIo, interrupted.what()); }
 
 void set_leaving_because_of_another(bool is_consequence) { leaving_because_of_another = is_consequence; }
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 const RankEnd& cause_of(std::span<const RankEnd> failures, bool survives_loss) {
   const auto comes_before = [&](const RankEnd& one, const RankEnd& other) {

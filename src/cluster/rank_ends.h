@@ -14,7 +14,7 @@ namespace evenkeel::cluster {
 /// Says why a rank ended before the run was done.
 struct RankEnd {
   int rank = 0;
-  double time = 0;              ///< seconds of a clock that all processes share, when the rank failed
+  double time = 0;              ///< seconds_now() when the rank failed; all processes share this clock
   bool is_consequence = false;  ///< true: the rank left only because another one had failed
   bool is_interrupted = false;  ///< true: `text` says how to resume
   ErrorKind kind = kIo;         ///< if not interrupted
@@ -31,9 +31,6 @@ const RankEnd& cause_of(std::span<const RankEnd> failures, bool survives_loss);
 /// Throws Interrupted, or Error. The text of an Error starts with the rank, unless that is 0 or the text begins with a
 /// rank.
 [[noreturn]] void rethrow(const RankEnd& failure);
-
-/// Returns seconds of the clock of RankEnd::time.
-double seconds_now();
 
 /// Memory that the starting process shares with its ranks: each rank writes one note there, and a rank that is killed
 /// while it writes disturbs no other.

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/plain/clock.h"
 #include "base/plain/error.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fed/run/run_folder.h"
+#include "fed/run/stored_records.h"
 
 namespace evenkeel::comparison {
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/plain/error.h"
+#include "base/plain/hex.h"
 #include "crypto/box.h"
 #include "crypto/chacha20.h"
 #include "crypto/hkdf.h"
@@ -148,6 +149,12 @@ TEST(Crypto, SecretsAreWipedAndRandom) {
   const auto* secret = new (place.data()) Secret(sha256_of("held"));
   secret->~Secret();
   EXPECT_EQ(std::count(place.begin(), place.end(), 0), static_cast<std::ptrdiff_t>(place.size()));
+}
+
+TEST(Crypto, RandomDigitsAreTwoForEachByteAndOthersEachTime) {
+  const auto first = random_hex(17), second = random_hex(17);
+  EXPECT_TRUE(is_hex(first, 34)) << first;
+  EXPECT_NE(first, second);
 }
 
 TEST(Crypto, ASecretOfAnotherLengthIsRefused) {

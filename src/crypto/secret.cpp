@@ -4,8 +4,10 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/plain/error.h"
+#include "base/plain/hex.h"
 
 namespace evenkeel::crypto {
 
@@ -19,6 +21,12 @@ void wipe(std::string& bytes) {
 void random_bytes(std::span<uint8_t> bytes) {
   EK_CHECK(RAND_priv_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1, kIo,
            "the operating system gives no random bytes");
+}
+
+std::string random_hex(size_t bytes) {
+  std::vector<uint8_t> drawn(bytes);
+  random_bytes(drawn);
+  return to_hex(drawn);
 }
 
 Secret Secret::from(std::string_view bytes, std::string_view place) {

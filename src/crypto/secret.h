@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,6 +20,10 @@ void wipe(std::string& bytes);  ///< also empties the string
 
 /// Fills `bytes` from the generator that OpenSSL keeps for private values. \throws kIo when it gives no bytes
 void random_bytes(std::span<uint8_t> bytes);
+
+/// Returns `bytes` bytes of that generator as twice as many hexadecimal digits, for salts and names that nobody may
+/// guess. \throws kIo as random_bytes()
+std::string random_hex(size_t bytes);
 
 /// A key or another secret of 32 bytes. The destructor wipes the bytes.
 class Secret {

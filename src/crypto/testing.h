@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/plain/hex.h"
 #include "base/plain/sha256.h"
 #include "crypto/secret.h"
 
@@ -17,14 +18,7 @@ inline crypto::Bytes32 sha256_of(std::string_view text) {
 /// A secret that a vector names by a text.
 inline crypto::Secret secret_of(std::string_view text) { return crypto::Secret(sha256_of(text)); }
 
-inline std::string hex(std::span<const uint8_t> bytes) {
-  std::string text;
-  for (const uint8_t byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
+inline std::string hex(std::span<const uint8_t> bytes) { return to_hex(bytes); }
 inline std::string hex(std::string_view text) { return hex(crypto::bytes_of(text)); }
 
 }  // namespace evenkeel::testing

@@ -127,6 +127,12 @@ int64_t Example::targets() const {
   return count;
 }
 
+int64_t tokens_in(std::span<const Example> examples) {
+  int64_t tokens = 0;
+  for (const auto& example : examples) tokens += static_cast<int64_t>(example.ids.size());
+  return tokens;
+}
+
 std::vector<MicroBatchEnd> PackedBatch::micro_batch_ends() const {
   return ends.empty() ? std::vector{MicroBatchEnd{tokens(), targets.numel()}} : ends;
 }

@@ -80,6 +80,9 @@ struct Example {
   int64_t targets() const;
 };
 
+/// Returns the number of tokens of all examples.
+int64_t tokens_in(std::span<const Example> examples);
+
 /// Number of tokens and targets of a packed batch up to the end of a micro-batch.
 struct MicroBatchEnd {
   int64_t tokens = 0, targets = 0;

@@ -53,8 +53,8 @@ limit = 2
 inline void expect_same(const lora::AdapterState& x, const lora::AdapterState& y) {
   ASSERT_EQ(x.size(), y.size());
   for (const auto& [site, f] : x)
-    for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core}) {
-      const auto &one = f.*factor, &other = y.at(site).*factor;
+    for (const auto& factor : lora::kFactors) {
+      const auto &one = f.*factor.tensor, &other = y.at(site).*factor.tensor;
       ASSERT_EQ(one.defined(), other.defined()) << site;
       if (one.defined()) {
         EXPECT_TRUE(at::equal(one, other)) << site;

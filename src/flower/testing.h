@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/plain/clock.h"
 #include "base/testing.h"
 #include "flower/http/http_client.h"
 #include "flower/node/node_link.h"
@@ -54,10 +55,7 @@ inline bool is_online(const flower::Coordinator& coordinator, uint64_t id) {
   return false;
 }
 
-inline auto in(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-}
+inline auto in(double seconds) { return std::chrono::steady_clock::now() + steady_duration(seconds); }
 
 /// Returns the time until which a test waits for what must come. A busy machine is slow.
 inline auto patience() { return in(300); }

@@ -9,13 +9,10 @@
 namespace evenkeel::host {
 namespace {
 
-using Factor = at::Tensor lora::LoraFactors::*;
-
-Factor factor_in(const JsonView& name) {
-  if (name.string() == "a") return &lora::LoraFactors::a;
-  if (name.string() == "b") return &lora::LoraFactors::b;
-  name.require(name.string() == "core", " is \"", name.string(), "\", allowed: a, b, core");
-  return &lora::LoraFactors::core;
+at::Tensor lora::LoraFactors::*factor_in(const JsonView& name) {
+  for (const auto& factor : lora::kFactors)
+    if (factor.name == name.string()) return factor.tensor;
+  name.refuse(" is \"", name.string(), "\", allowed: a, b, core");
 }
 
 /// Reads a weight for each of several uploads.

@@ -55,19 +55,6 @@ void send_all(int socket, std::string_view bytes, int descriptor) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-void Descriptor::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 void Channel::send(std::string_view text, int descriptor) const {
   const auto length = static_cast<uint32_t>(text.size());
   std::array<char, sizeof length> head{};

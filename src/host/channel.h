@@ -6,25 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/plain/descriptor.h"
 #include "base/plain/json.h"
 
 namespace evenkeel::host {
-
-/// Owns a file descriptor; -1: none.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { close(); }
-  int get() const { return fd_; }
-  void close();
-
- private:
-  int fd_;
-};
 
 /// A message that was received.
 struct Message {

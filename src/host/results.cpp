@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -12,9 +11,6 @@
 
 namespace evenkeel::host {
 namespace {
-
-using Factor = at::Tensor lora::LoraFactors::*;
-constexpr std::array<Factor, 3> kFactors{&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core};
 
 std::string shape_text(at::IntArrayRef shape) { return concat("[", join(shape), "]"); }
 
@@ -25,7 +21,8 @@ void check_finite(const at::Tensor& tensor, const JsonView& place) {
 }
 
 /// Checks the shape and the numbers of a factor. \param shape  entries of 0 are not checked
-void check_factor(const at::Tensor& factor, const char* name, const std::vector<int64_t>& shape, const JsonView& site) {
+void check_factor(const at::Tensor& factor, std::string_view name, const std::vector<int64_t>& shape,
+                  const JsonView& site) {
   if (!factor.defined()) return;
   site.require(factor.scalar_type() == at::kFloat, ".", name, " is ", at::toString(factor.scalar_type()),
                ", expected float32: array.astype(numpy.float32)");
@@ -34,11 +31,6 @@ void check_factor(const at::Tensor& factor, const char* name, const std::vector<
                                [](int64_t size, int64_t expected) { return expected == 0 || size == expected; });
   site.require(fits, ".", name, " has shape ", shape_text(sizes), ", expected ", shape_text(shape));
   EK_CHECK(lora::is_finite(factor), kNumeric, site.place(), ".", name, " holds a value that is not finite");
-}
-
-std::vector<int64_t> with_experts(int64_t experts, std::vector<int64_t> shape) {
-  if (experts > 0) shape.insert(shape.begin(), experts);
-  return shape;
 }
 
 template <typename Table>
@@ -66,8 +58,8 @@ void for_each_loaded(const JsonView& groups, const methods::StepView& step, cons
     for (const auto& entry : group->members()) {
       const auto found = own.find(entry.key());
       entry.require(found != own.end(), " is no adapted weight of the step");
-      for (size_t i = 0; i < kFactors.size(); ++i)
-        if (const auto& tensor = found->second.*kFactors[i]; tensor.defined()) use(tensor, entry.at(i));
+      for (size_t i = 0; i < lora::kFactors.size(); ++i)
+        if (const auto& tensor = found->second.*lora::kFactors[i].tensor; tensor.defined()) use(tensor, entry.at(i));
     }
   }
   for (const auto& [name, gradients] : {std::pair{"extra_parameters", false}, {"extra_gradients", true}}) {
@@ -112,7 +104,7 @@ class Terms {
     for (const auto& entry : group.members()) {
       const auto found = parameters.find(entry.key());
       entry.require(found != parameters.end(), " is no adapted weight of the step");
-      for (size_t i = 0; i < kFactors.size(); ++i) add(found->second.*kFactors[i], entry.at(i));
+      for (size_t i = 0; i < lora::kFactors.size(); ++i) add(found->second.*lora::kFactors[i].tensor, entry.at(i));
     }
   }
   void add(const TensorMap& tensors, const JsonView& group) {
@@ -144,9 +136,8 @@ void Results::check(const std::string& name, const lora::LoraFactors& factors, c
   entry.require(found != sites_.end(), " is no adapted weight of the model");
   const auto& site = found->second;
   const int64_t rank = factors.a.defined() || factors.b.defined() || factors.core.defined() ? factors.rank() : 0;
-  check_factor(factors.a, "a", with_experts(site.experts, {rank, site.in}), entry);
-  check_factor(factors.b, "b", with_experts(site.experts, {site.out, rank}), entry);
-  check_factor(factors.core, "core", with_experts(site.experts, {rank, rank}), entry);
+  for (const auto& factor : lora::kFactors)
+    check_factor(factors.*factor.tensor, factor.name, lora::shape_of(site, factor, rank), entry);
   entry.require(std::isfinite(factors.scaling), " has a scaling that is not finite");
 }
 

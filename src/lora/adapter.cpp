@@ -9,13 +9,22 @@
 #include "base/random/random.h"
 
 namespace evenkeel::lora {
-namespace {
 
-std::vector<int64_t> stacked(int64_t experts, int64_t rows, int64_t columns) {
-  return experts > 0 ? std::vector<int64_t>{experts, rows, columns} : std::vector<int64_t>{rows, columns};
+std::vector<int64_t> stacked_shape(const Site& site, int64_t rows, int64_t columns) {
+  return site.experts > 0 ? std::vector<int64_t>{site.experts, rows, columns} : std::vector<int64_t>{rows, columns};
 }
 
-}  // namespace
+std::vector<int64_t> shape_of(const Site& site, const Factor& factor, int64_t rank) {
+  return stacked_shape(site, factor.ranked_rows ? rank : site.out, factor.ranked_columns ? rank : site.in);
+}
+
+int64_t values_in(const AdapterState& adapters) {
+  int64_t values = 0;
+  for (const auto& [name, factors] : adapters)
+    for (const auto& factor : kFactors)
+      if (const auto& tensor = factors.*factor.tensor; tensor.defined()) values += tensor.numel();
+  return values;
+}
 
 std::string layout_text(const Sites& sites) {
   std::string text;
@@ -30,7 +39,7 @@ double LoraScale::of(int64_t r) const {
 LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed) {
   EK_CHECK(rank > 0, kConfig, "rank of ", name, " is ", rank, ", allowed: 1 or more");
   EK_CHECK(site.in > 0 && site.out > 0 && site.experts >= 0, kInternal, "make_lora: site ", name, " has no size");
-  const auto a = at::empty(stacked(site.experts, rank, site.in), at::kFloat);
+  const auto a = at::empty(shape_of(site, kFactorA, rank), at::kFloat);
   const double bound = 1.0 / std::sqrt(static_cast<double>(site.in));
   const int64_t size = rank * site.in;
   auto* data = a.mutable_data_ptr<float>();
@@ -39,13 +48,19 @@ LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, d
       RandomStream(seed, "lora/" + name, static_cast<uint64_t>(e))
           .fill_uniform({data + e * size, static_cast<size_t>(size)}, -bound, bound);
   });
-  return {.a = a, .b = at::zeros(stacked(site.experts, site.out, rank), at::kFloat), .scaling = scaling};
+  return {.a = a, .b = at::zeros(shape_of(site, kFactorB, rank), at::kFloat), .scaling = scaling};
 }
 
 AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uint64_t seed) {
   AdapterState adapters;
   for (const auto& [name, site] : sites) adapters.emplace(name, make_lora(name, site, rank, scaling, seed));
   return adapters;
+}
+
+LoraFactors zero_factors(const Site& site, int64_t rank, double scaling) {
+  return {.a = at::zeros(shape_of(site, kFactorA, rank), at::kFloat),
+          .b = at::zeros(shape_of(site, kFactorB, rank), at::kFloat),
+          .scaling = scaling};
 }
 
 at::Tensor delta_weight(const LoraFactors& factors) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/format/config_table.h"
@@ -29,6 +30,18 @@ struct LoraFactors {
   /// Returns r. REQUIRES at least one defined factor.
   int64_t rank() const { return a.defined() ? a.size(-2) : b.defined() ? b.size(-1) : core.size(-1); }
 };
+
+/// A factor of a site: its name in files and messages, and its place in LoraFactors.
+struct Factor {
+  std::string_view name;
+  at::Tensor LoraFactors::*tensor;
+  /// True if there is one row, or one column, per rank. Otherwise there is a row per output, a column per input.
+  bool ranked_rows, ranked_columns;
+};
+inline constexpr Factor kFactorA{"a", &LoraFactors::a, true, false}, kFactorB{"b", &LoraFactors::b, false, true},
+    kFactorCore{"core", &LoraFactors::core, true, true};
+/// The factors that are trained, sent and averaged.
+inline constexpr std::array kFactors{kFactorA, kFactorB, kFactorCore};
 
 /// Maps site names to factors, in name order. Examples of names: "model.layers.0.self_attn.q_proj",
 /// "model.layers.0.mlp.gate", and "model.layers.0.mlp.experts.gate_proj" for the stacked experts of a layer.
@@ -66,6 +79,13 @@ struct Site {
   GgufPlace gguf{};
 };
 using Sites = std::map<std::string, Site>;
+
+/// Returns the shape of matrices at a site: [rows, columns], for stacked experts [E, rows, columns].
+std::vector<int64_t> stacked_shape(const Site& site, int64_t rows, int64_t columns);
+/// Returns the shape of a factor at a site: [*, r, in], [*, out, r] or [*, r, r].
+std::vector<int64_t> shape_of(const Site& site, const Factor& factor, int64_t rank);
+/// Returns the number of values in all factors.
+int64_t values_in(const AdapterState& adapters);
 
 /// Returns a line "NAME EXPERTS IN OUT" per site. Processes of a run compare its digest.
 std::string layout_text(const Sites& sites);
@@ -113,6 +133,8 @@ struct SiteFactors {
 LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed);
 /// Calls make_lora() for all sites.
 AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uint64_t seed);
+/// Returns A = 0 and B = 0 of a rank, in float32.
+LoraFactors zero_factors(const Site& site, int64_t rank, double scaling);
 
 /// Returns scaling * B (core) A, [*, out, in], in the factors' dtype. It allocates the full product, so use it only in
 /// tests, export and algebra.

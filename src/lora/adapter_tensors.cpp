@@ -1,35 +1,35 @@
 #include "lora/adapter_tensors.h"
 
-#include <array>
-
 #include "base/plain/error.h"
 
 namespace evenkeel::lora {
 namespace {
 
-struct Factor {
-  std::string_view name;
-  at::Tensor LoraFactors::*tensor;
-};
-constexpr std::array kFactors{Factor{"a", &LoraFactors::a}, Factor{"b", &LoraFactors::b},
-                              Factor{"core", &LoraFactors::core}, Factor{"ranks", &LoraFactors::ranks}};
+constexpr std::string_view kRanks = "ranks";
+
+/// Returns the tensor of a site that has this name in files; null if there is none.
+at::Tensor LoraFactors::*tensor_named(std::string_view name) {
+  for (const auto& factor : kFactors)
+    if (factor.name == name) return factor.tensor;
+  return name == kRanks ? &LoraFactors::ranks : nullptr;
+}
 
 }  // namespace
 
 void add_factors(std::string_view site, const LoraFactors& factors, const AddTensor& add) {
-  for (const auto& factor : kFactors)
-    if (const auto& tensor = factors.*factor.tensor; tensor.defined()) add(concat(site, '/', factor.name), tensor);
+  const auto add_defined = [&](std::string_view name, const at::Tensor& tensor) {
+    if (tensor.defined()) add(concat(site, '/', name), tensor);
+  };
+  for (const auto& factor : kFactors) add_defined(factor.name, factors.*factor.tensor);
+  add_defined(kRanks, factors.ranks);
 }
 
 bool insert_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
   const auto slash = name.rfind('/');
   if (slash == std::string_view::npos) return false;
-  for (const auto& factor : kFactors)
-    if (name.substr(slash + 1) == factor.name) {
-      adapters[std::string(name.substr(0, slash))].*factor.tensor = tensor;
-      return true;
-    }
-  return false;
+  const auto named = tensor_named(name.substr(slash + 1));
+  if (named) adapters[std::string(name.substr(0, slash))].*named = tensor;
+  return named != nullptr;
 }
 
 }  // namespace evenkeel::lora

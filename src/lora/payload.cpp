@@ -203,7 +203,7 @@ DeferredPayload::DeferredPayload(Payload payload, TransportDtype dtype, const Si
   const auto count = [&](const at::Tensor& t) { bytes += t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; };
   for (const auto* adapters : {&payload.adapters, &payload.base_delta})
     for (const auto& [site, f] : *adapters)
-      for (const auto* factor : {&f.a, &f.b, &f.core}) count(*factor);
+      for (const auto& factor : kFactors) count(f.*factor.tensor);
   for (const auto& [name, tensor] : payload.extras) count(tensor);
   const auto owned = std::make_shared<const std::pair<Payload, Sites>>(std::move(payload), sites);
   encode = [owned, dtype] { return lora::encode(owned->first, dtype, owned->second); };

@@ -148,13 +148,7 @@ LoraFactors read_site(TensorMap& left, const Site& site, const peft::AdapterConf
     a.push_back(peft::take_factor(left, concat(peft::kPrefix, module, peft::kA), {shape.ranks[i], site.in}, file));
     b.push_back(peft::take_factor(left, concat(peft::kPrefix, module, peft::kB), {site.out, shape.ranks[i]}, file));
   }
-  std::vector<int64_t> shape_a{shape.rank(), site.in}, shape_b{site.out, shape.rank()};
-  if (site.experts > 0) {
-    shape_a.insert(shape_a.begin(), site.experts);
-    shape_b.insert(shape_b.begin(), site.experts);
-  }
-  LoraFactors factors{at::zeros(shape_a, at::kFloat), at::zeros(shape_b, at::kFloat), {}, 1.0};
-  if (shape.one_scaling()) factors.scaling = shape.scalings.front();
+  auto factors = zero_factors(site, shape.rank(), shape.one_scaling() ? shape.scalings.front() : 1.0);
   for (size_t i = 0; i < a.size(); ++i) {
     const auto expert = site.experts > 0 ? static_cast<int64_t>(shape.linears[i]) : -1;
     expert_part(factors.a, expert).narrow(0, 0, shape.ranks[i]).copy_(a[i]);

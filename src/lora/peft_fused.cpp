@@ -22,17 +22,13 @@ struct FusedParameter {
 /// The fused parameters of one module, in PEFT's order.
 using FusedModule = std::map<int64_t, FusedParameter>;
 
-at::Tensor zeros(int64_t experts, int64_t rows, int64_t columns) {
-  return experts > 0 ? at::zeros({experts, rows, columns}, at::kFloat) : at::zeros({rows, columns}, at::kFloat);
-}
-
 /// Returns the factors of all linears of a parameter as one pair, [*, n r, in] and [*, parts out, n r]. A linear
 /// without factors has rank 0 and zero rows of B.
 LoraFactors stacked(const FusedParameter& parameter, int64_t rank, const SiteReader& read) {
   const auto& site = *parameter.any;
   const int64_t ranks = parameter.adapted() * rank;
-  LoraFactors all{.a = zeros(site.experts, ranks, site.in),
-                  .b = zeros(site.experts, site.fused.parts * site.out, ranks)};
+  LoraFactors all{.a = at::zeros(stacked_shape(site, ranks, site.in), at::kFloat),
+                  .b = at::zeros(stacked_shape(site, site.fused.parts * site.out, ranks), at::kFloat)};
   int64_t row = 0, first_output = 0;
   for (const auto& part : parameter.parts) {
     if (!part.empty()) {

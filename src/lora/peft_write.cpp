@@ -32,13 +32,6 @@ void add_linears_of_other_layers(Names& names, const Sites& sites) {
   add_experts(names, sites, [&](const Site& site) { return adapted.contains({site.fused.order, site.fused.part}); });
 }
 
-LoraFactors zeros_of(const Site& site, const PeftInfo& info) {
-  std::vector<int64_t> a{info.rank, site.in}, b{site.out, info.rank};
-  if (site.experts > 0)
-    for (auto* sizes : {&a, &b}) sizes->insert(sizes->begin(), site.experts);
-  return {.a = at::zeros(a, at::kFloat), .b = at::zeros(b, at::kFloat), .scaling = info.alpha / double(info.rank)};
-}
-
 /// Reads the factors of sites. It keeps those that were read last, because tensors of a layer's three stacks alternate
 /// in the file.
 class LastSites {
@@ -64,7 +57,7 @@ class LastSites {
   LoraFactors read(const std::string& site) const {
     const auto& own = adapter_.sites();
     const bool zero = adapter_.rank() == 0 || !std::binary_search(own.begin(), own.end(), site);
-    return zero ? zeros_of(sites_.at(site), info_) : adapter_.factors(site);
+    return zero ? zero_factors(sites_.at(site), info_.rank, info_.alpha / double(info_.rank)) : adapter_.factors(site);
   }
 
   static constexpr size_t kKept = 4;

@@ -12,15 +12,15 @@
 namespace evenkeel::methods {
 namespace {
 
-constexpr std::array kUploadedFactors{&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core};
-
 /// Calls see(x, y) with every pair of tensors that two payloads have in common, but integers.
 template <typename See>
 void for_each_common(const lora::Payload& one, const lora::Payload& other, const std::string& site, const See& see) {
   const auto x = one.adapters.find(site), y = other.adapters.find(site);
   if (x == one.adapters.end() || y == other.adapters.end()) return;
-  for (const auto factor : kUploadedFactors)
-    if ((x->second.*factor).defined() && (y->second.*factor).defined()) see(x->second.*factor, y->second.*factor);
+  for (const auto& factor : lora::kFactors) {
+    const auto &own = x->second.*factor.tensor, &others = y->second.*factor.tensor;
+    if (own.defined() && others.defined()) see(own, others);
+  }
 }
 
 double squared_distance_at(const lora::Payload& one, const lora::Payload& other, const std::string& site) {
@@ -82,10 +82,10 @@ void add_distances(std::span<const ClientUpdate> updates, Distances& squares, co
 /// Returns the squared distances over the factors of a site.
 Distances distances_at(std::span<const ClientUpdate> updates, const std::string& site) {
   auto squares = no_distances(updates.size());
-  for (const auto factor : kUploadedFactors)
+  for (const auto& factor : lora::kFactors)
     add_distances(updates, squares, [&](const lora::Payload& payload) {
       const auto found = payload.adapters.find(site);
-      return found == payload.adapters.end() ? nullptr : &(found->second.*factor);
+      return found == payload.adapters.end() ? nullptr : &(found->second.*factor.tensor);
     });
   return squares;
 }

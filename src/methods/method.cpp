@@ -153,8 +153,9 @@ ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& sta
            "aggregate: ", uploads.size(), " updates for ", round.weights.size(), " weights");
   ServerState next = state;
   for (auto& [site, factors] : next.global.adapters) {
-    for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core})
-      if ((factors.*factor).defined()) factors.*factor = uploads.mean(site, factor, round.weights);
+    for (const auto& factor : lora::kFactors)
+      if (auto& tensor = factors.*factor.tensor; tensor.defined())
+        tensor = uploads.mean(site, factor.tensor, round.weights);
   }
   return next;
 }

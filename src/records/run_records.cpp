@@ -7,7 +7,9 @@
 #include "base/plain/files.h"
 #include "base/plain/os_error.h"
 #include "fed/run/best_round.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
+#include "fed/run/stored_config.h"
+#include "fed/run/stored_records.h"
 #include "fed/store/manifest.h"
 
 namespace evenkeel::records {
@@ -94,7 +96,7 @@ std::vector<scoring::TaskScore> RunRecords::scores(int64_t round) const {
 }
 
 RunRecords load_run(const fs::path& folder) {
-  EK_CHECK(fed::RunFolder::holds_run(folder), kIo, fed::why_no_run(folder));
+  EK_CHECK(fed::holds_run(folder), kIo, fed::why_no_run(folder));
   RunRecords run;
   run.folder = folder;
   run.label = folder_name(folder);

@@ -8,7 +8,8 @@
 #include "base/system/folder_lock.h"
 #include "fed/round/progress.h"
 #include "fed/run/best_round.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
+#include "fed/run/stored_config.h"
 #include "fed/store/manifest.h"
 #include "records/run_records.h"
 #include "report/table.h"
@@ -70,7 +71,7 @@ std::string arrived_line(const fs::path& folder, size_t rounds_done) {
 
 std::string run_status(const fs::path& folder) {
   const auto holder = FolderLock::holder(folder);
-  if (!fed::RunFolder::holds_run(folder)) {
+  if (!fed::holds_run(folder)) {
     EK_CHECK(holder, kIo, fed::why_no_run(folder));
     return concat("no round yet; ", *holder, " works on it\n");
   }

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/format/record.h"
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
@@ -56,13 +57,12 @@ void check_journal(const fs::path& file) {
 AnsweredBatch get_or_compute(AnswerJournal* journal, const std::string& key, size_t first,
                              const std::function<AnsweredBatch()>& make) {
   if (const auto* known = journal ? journal->find(key, static_cast<int64_t>(first)) : nullptr) return *known;
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   auto batch = make();
   check_mapped_files();
   batch.key = key;
   batch.first = static_cast<int64_t>(first);
-  batch.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  batch.seconds = seconds_since(start);
   if (journal) journal->add(batch);
   return batch;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
@@ -202,7 +203,7 @@ TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& tas
     score.seconds = answers.seconds;
     const auto start = Clock::now();
     score_answers(task, options, all, score);
-    score.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    score.seconds += seconds_since(start);
   }
   if (task.weighs_answers() || score.kind == AnswerKind::kLikelihood) add_log_likelihood(all, score);
   if (outputs.items) *outputs.items = items_of(score.kind, all);

@@ -4,7 +4,6 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -151,10 +150,11 @@ lora::AdapterState with_loss_gradients(const models::CausalLm& model, models::Fo
   EK_CHECK(!adapters.empty(), kConfig,
            "the run has no adapters after a round, only a change of the base: there is no gradient to measure");
   for (auto& [site, factors] : adapters)
-    for (auto* tensor : {&factors.a, &factors.b, &factors.core}) {
-      if (!tensor->defined()) continue;
-      *tensor = tensor->detach().clone().requires_grad_(true);
-      tensor->mutable_grad() = at::zeros_like(*tensor);
+    for (const auto& factor : lora::kFactors) {
+      auto& tensor = factors.*factor.tensor;
+      if (!tensor.defined()) continue;
+      tensor = tensor.detach().clone().requires_grad_(true);
+      tensor.mutable_grad() = at::zeros_like(tensor);
     }
   forward.adapters = &adapters;
   bool any = false;

@@ -489,8 +489,17 @@ LocalTraining of_single_rows(LocalTraining training) {
 }  // namespace
 
 int64_t local_steps(const LocalTraining& training, int64_t examples) {
-  const auto rows_per_step = static_cast<double>(training.batch_size * training.accumulation);
+  const auto rows_per_step = static_cast<double>(training.rows_of_step());
   return std::max<int64_t>(1, std::llround(training.local_epochs * static_cast<double>(examples) / rows_per_step));
+}
+
+int64_t rows_of_round(const LocalTraining& training, int64_t examples) {
+  return local_steps(training, examples) * training.rows_of_step();
+}
+
+bool LocalReport::measures_no_rows() const {
+  return tokens == 0 && targets == 0 && loss_sum == 0 && first_loss == 0 && last_loss == 0 && counts.empty() &&
+         metrics.empty();
 }
 
 LocalResult train_locally(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,

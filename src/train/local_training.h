@@ -63,6 +63,9 @@ struct LocalTraining {
   /// Private steps on single rows (train/private_steps.h); null: ordinary ones. Set for one round, so it has no key.
   std::shared_ptr<const PrivateSteps> privacy{};
 
+  /// Returns the number of sequences of an optimiser step.
+  int64_t rows_of_step() const { return batch_size * accumulation; }
+
   void visit(auto& field) {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is taken");
     field("batch_size", batch_size, "sequences per micro-batch, 1 or more");
@@ -102,6 +105,9 @@ struct LocalReport {
   double step_seconds = 0;                 ///< of `seconds`, those of the optimiser steps
   std::optional<double> move_seconds;      ///< of `seconds`, those of copies to the device and back; absent on the CPU
   std::optional<PrivateReport> privacy{};  ///< set after private steps
+
+  /// Returns true if there is no measure of the client's rows: steps, times and `privacy` are not looked at.
+  bool measures_no_rows() const;
 
   void visit(auto& field) {  // base/format/record.h
     field("steps", steps);
@@ -153,5 +159,7 @@ std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int6
 
 /// Returns the number of optimiser steps of one round for a client with `examples` rows.
 int64_t local_steps(const LocalTraining& training, int64_t examples);
+/// Returns the number of sequences of these steps. A row that is trained several times counts as often.
+int64_t rows_of_round(const LocalTraining& training, int64_t examples);
 
 }  // namespace evenkeel::train

@@ -21,7 +21,7 @@ void add_sizes(const at::Tensor& tensor, std::vector<int64_t>& shape) {
 std::vector<int64_t> shape_of(const methods::LocalSetup& setup) {
   std::vector<int64_t> shape;
   for (const auto& [site, factors] : setup.adapters)
-    for (const auto* factor : {&factors.a, &factors.b, &factors.core}) add_sizes(*factor, shape);
+    for (const auto& factor : lora::kFactors) add_sizes(factors.*factor.tensor, shape);
   for (const auto* tensors : {&setup.router.modulation, &setup.extra_trainables, &setup.notes})
     for (const auto& [name, tensor] : *tensors) add_sizes(tensor, shape);
   add_sizes(setup.router.output_scale, shape);

@@ -10,13 +10,8 @@ namespace {
 /// Returns factors with B = 0 for delta W = B I, so that d loss / dB = d loss / dW.
 lora::LoraFactors probe(const lora::Site& shape, c10::Device device) {
   const auto options = at::TensorOptions(device).dtype(at::kFloat);
-  auto identity = at::eye(shape.in, options);
-  auto zeros = at::zeros({shape.out, shape.in}, options);
-  if (shape.experts > 0) {
-    identity = identity.expand({shape.experts, shape.in, shape.in}).contiguous();
-    zeros = at::zeros({shape.experts, shape.out, shape.in}, options);
-  }
-  return {.a = identity, .b = zeros.requires_grad_(true)};
+  return {.a = at::eye(shape.in, options).expand(lora::stacked_shape(shape, shape.in, shape.in)).contiguous(),
+          .b = at::zeros(lora::stacked_shape(shape, shape.out, shape.in), options).requires_grad_(true)};
 }
 
 }  // namespace

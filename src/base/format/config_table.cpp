@@ -6,7 +6,6 @@
 #include <cmath>
 #include <sstream>
 
-#include "base/format/config_text.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 
@@ -394,27 +393,6 @@ void Reader::finish() const {
              table_.place_of(key), "; known: ", join(known_));
 }
 
-void Writer::scalar(std::string_view key, int64_t value, std::string_view help) {
-  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
-}
-void Writer::scalar(std::string_view key, double value, std::string_view help) {
-  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
-}
-void Writer::scalar(std::string_view key, bool value, std::string_view help) {
-  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
-}
-void Writer::scalar(std::string_view key, const std::string& value, std::string_view help) {
-  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
-}
-void Writer::scalar(std::string_view key, const std::vector<int64_t>& value, std::string_view help) {
-  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
-}
-void Writer::scalar(std::string_view key, const std::vector<double>& value, std::string_view help) {
-  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
-}
-void Writer::scalar(std::string_view key, const std::vector<std::string>& value, std::string_view help) {
-  lines_.push_back({std::string(key), toml_text(value), std::string(help)});
-}
 void Writer::scalar(std::string_view key, const Names& value, std::string_view help) {
   const std::vector<std::string>& several = value;
   several.size() == 1 ? scalar(key, several.front(), help) : scalar(key, several, help);

@@ -41,6 +41,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/format/config_text.h"
 #include "base/format/limits.h"
 #include "base/plain/error.h"
 
@@ -320,13 +321,11 @@ class Writer {
   struct Line {
     std::string key, value, help;
   };
-  void scalar(std::string_view key, int64_t value, std::string_view help);
-  void scalar(std::string_view key, double value, std::string_view help);  ///< shortest text that reads back equal
-  void scalar(std::string_view key, bool value, std::string_view help);
-  void scalar(std::string_view key, const std::string& value, std::string_view help);
-  void scalar(std::string_view key, const std::vector<int64_t>& value, std::string_view help);
-  void scalar(std::string_view key, const std::vector<double>& value, std::string_view help);
-  void scalar(std::string_view key, const std::vector<std::string>& value, std::string_view help);
+  /// Adds a key with any value that toml_text() takes.
+  template <typename T>
+  void scalar(std::string_view key, const T& value, std::string_view help) {
+    lines_.push_back({std::string(key), toml_text(value), std::string(help)});
+  }
   void scalar(std::string_view key, const Names& value, std::string_view help);
 
   std::string path_;

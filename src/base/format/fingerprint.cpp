@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +17,7 @@
 #include "base/format/sha256_streams.h"
 #include "base/plain/cache_folder.h"
 #include "base/plain/dead_parts.h"
+#include "base/plain/descriptor.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
@@ -132,29 +132,20 @@ FactsCache& facts_cache() {
 class OpenFile {
  public:
   /// O_NONBLOCK has no effect on a regular file. Without it, opening a pipe would wait for a writer.
-  explicit OpenFile(const fs::path& file)
-      : file_(file), descriptor_(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", os_error_text(errno));
-    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  explicit OpenFile(const fs::path& file) : file_(file), descriptor_(open_file(file, O_RDONLY | O_NONBLOCK)) {
+    ::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   }
-  ~OpenFile() { ::close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
 
   /// Reads `bytes` bytes from `begin` on. It is an error if the file has become shorter.
   void read(int64_t begin, char* into, int64_t bytes) const {
-    while (bytes > 0) {
-      const ssize_t done = ::pread(descriptor_, into, static_cast<size_t>(bytes), begin);
-      if (done < 0 && errno == EINTR) continue;
-      EK_CHECK(done > 0, kIo, file_.string(),
-               ": cannot be read: ", done < 0 ? os_error_text(errno) : "it became shorter");
-      begin += done, into += done, bytes -= done;
-    }
+    const int64_t done = read_at(descriptor_.get(), begin, {into, static_cast<size_t>(bytes)});
+    EK_CHECK(done == bytes, kIo, file_.string(),
+             ": cannot be read: ", done < 0 ? os_error_text(errno) : "it became shorter");
   }
 
  private:
   const fs::path& file_;
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 /// Computes the sixteen digests of one piece.

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/plain/clock.h"
+#include "base/plain/descriptor.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/os_error.h"
@@ -19,64 +20,42 @@ namespace evenkeel {
 namespace {
 
 constexpr std::string_view kNumber = "n", kBefore = "before", kKind = "kind", kTorn = "torn";
-constexpr off_t kBlock = off_t{1} << 16;  // read at the end of the file, enough for many lines
+constexpr off_t kEndBlock = off_t{1} << 16;  // read at the end of the file, enough for many lines
 
 std::string first_before() { return std::string(64, '0'); }
 
-/// Returns true for text that ends as sealed() ends a line, whether or not its checksum fits. Other text is the
-/// beginning of a line.
-bool is_whole(std::string_view line) {
-  constexpr std::string_view kKey = R"("checksum":")", kEnd = R"("})";
-  constexpr size_t kDigits = 16, kTail = kKey.size() + kDigits + kEnd.size();
-  if (line.size() < kTail) return false;
-  const auto tail = line.substr(line.size() - kTail);
-  const auto digits = tail.substr(kKey.size(), kDigits);
-  return line.front() == '{' && tail.starts_with(kKey) && tail.ends_with(kEnd) &&
-         digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
+/// Returns true for a whole line, whether or not its checksum fits. Other text is the beginning of a line.
+bool is_whole(std::string_view line) { return line.starts_with('{') && ends_as_sealed(line); }
 
 /// A file that is open and, where the file system allows it, locked until the destructor.
 class OpenFile {
  public:
-  explicit OpenFile(const fs::path& file)
-      : file_(file), descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", os_error_text(errno));
-    while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
+  explicit OpenFile(const fs::path& file) : file_(file), descriptor_(open_file(file, O_RDWR | O_CREAT | O_APPEND)) {
+    while (::flock(descriptor_.get(), LOCK_EX) != 0 && errno == EINTR) continue;
   }
-  ~OpenFile() { ::close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
 
   off_t size() const {
     struct stat status = {};
-    EK_CHECK(::fstat(descriptor_, &status) == 0, kIo, file_.string(), ": ", os_error_text(errno));
+    EK_CHECK(::fstat(descriptor_.get(), &status) == 0, kIo, file_.string(), ": ", os_error_text(errno));
     return status.st_size;
   }
   std::string read(off_t begin, off_t end) const {
     std::string text(static_cast<size_t>(end - begin), '\0');
-    for (size_t done = 0; done < text.size();) {
-      const auto got = ::pread(descriptor_, text.data() + done, text.size() - done, begin + static_cast<off_t>(done));
-      if (got < 0 && errno == EINTR) continue;
-      EK_CHECK(got > 0, kIo, file_.string(), ": cannot be read: ", os_error_text(got < 0 ? errno : EIO));
-      done += static_cast<size_t>(got);
-    }
+    const int64_t done = read_at(descriptor_.get(), begin, text);
+    EK_CHECK(done == static_cast<int64_t>(text.size()), kIo, file_.string(),
+             ": cannot be read: ", os_error_text(done < 0 ? errno : EIO));
     return text;
   }
   void write(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const auto done = ::write(descriptor_, bytes.data(), bytes.size());
-      if (done < 0 && errno == EINTR) continue;
-      EK_CHECK(done >= 0, kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
-      bytes.remove_prefix(static_cast<size_t>(done));
-    }
+    EK_CHECK(write_all(descriptor_.get(), bytes), kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
   }
   void flush() const {
-    EK_CHECK(::fsync(descriptor_) == 0, kIo, file_.string(), ": cannot be flushed: ", os_error_text(errno));
+    EK_CHECK(::fsync(descriptor_.get()) == 0, kIo, file_.string(), ": cannot be flushed: ", os_error_text(errno));
   }
 
  private:
   const fs::path& file_;
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 /// The end of a chain, from which the next line goes on.
@@ -117,8 +96,8 @@ std::optional<End> end_in(std::string_view text) {
 End end_of(const OpenFile& file) {
   const off_t size = file.size();
   if (size == 0) return {};
-  if (size > kBlock)
-    if (auto end = end_in(file.read(size - kBlock, size))) return *end;
+  if (size > kEndBlock)
+    if (auto end = end_in(file.read(size - kEndBlock, size))) return *end;
   const auto text = file.read(0, size);
   if (auto end = end_in(text)) return *end;
   const bool has_break = text.ends_with('\n');

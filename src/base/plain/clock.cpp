@@ -32,4 +32,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+double seconds_now() { return seconds_since(std::chrono::steady_clock::time_point()); }
+
+std::chrono::steady_clock::duration steady_duration(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  Formats the current time for records and messages, and measures elapsed time.
+/// \file  Formats the current time for records and messages, and measures elapsed time. Does not depend on LibTorch.
 #pragma once
 
 #include <chrono>
@@ -12,5 +12,10 @@ std::string utc_now();
 std::string utc_now_ms();
 /// Returns the elapsed seconds.
 double seconds_since(std::chrono::steady_clock::time_point begin);
+/// Returns the seconds of the steady clock. They count from an unknown time, the same for all processes of a machine.
+double seconds_now();
+/// Returns seconds as a duration of the steady clock: whole nanoseconds, rounded toward zero. REQUIRES at most 9e9
+/// seconds, about 285 years.
+std::chrono::steady_clock::duration steady_duration(double seconds);
 
 }  // namespace evenkeel

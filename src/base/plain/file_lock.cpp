@@ -41,33 +41,15 @@ bool try_flock(int descriptor, int how) {
   return result == 0;
 }
 
-/// A file descriptor that is closed by the destructor unless it is released.
-class Opened {
- public:
-  Opened(const fs::path& file, int flags) : value_(::open(file.c_str(), flags | O_CLOEXEC, 0666)) {}
-  ~Opened() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-  bool good() const { return value_ >= 0; }
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
-
 bool write_whole(int descriptor, std::string_view text) {
-  return ::ftruncate(descriptor, 0) == 0 &&
-         ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  return ::ftruncate(descriptor, 0) == 0 && write_all_at(descriptor, 0, text);
 }
 
 std::optional<LockOwner> owner_in(int descriptor) {
   std::string text;
   std::array<char, 4096> block{};
-  for (ssize_t length = 1; length > 0 && text.size() < kLongest;) {
-    length = ::pread(descriptor, block.data(), block.size(), static_cast<off_t>(text.size()));
+  for (int64_t length = 1; length > 0 && text.size() < kLongest;) {
+    length = read_at(descriptor, static_cast<int64_t>(text.size()), block);
     if (length > 0) text.append(block.data(), static_cast<size_t>(length));
   }
   return LockOwner::read(text);
@@ -84,8 +66,8 @@ bool is_same_file(const fs::path& file, int descriptor) {
 class Prepared {
  public:
   Prepared(const fs::path& lock, const std::string& place) : file_(temporary_path_for(lock)) {
-    const Opened opened(file_, O_RDWR | O_CREAT | O_EXCL);
-    EK_CHECK(opened.good(), kIo, place, ": cannot be locked: ", os_error_text(errno));
+    const auto opened = try_open(file_, O_RDWR | O_CREAT | O_EXCL);
+    EK_CHECK(opened.is_open(), kIo, place, ": cannot be locked: ", os_error_text(errno));
     if (!try_flock(opened.get(), LOCK_EX)) error_ = errno;
   }
   ~Prepared() { ::unlink(file_.c_str()); }
@@ -98,8 +80,8 @@ class Prepared {
   /// Gives the file its name, with the text in it. Returns false when the name exists. \throws kIo naming `place`
   bool place_as(const fs::path& lock, std::string_view text, const std::string& place) {
     {
-      const Opened opened(file_, O_WRONLY);
-      EK_CHECK(opened.good() && write_whole(opened.get(), text), kIo, place,
+      const auto opened = try_open(file_, O_WRONLY);
+      EK_CHECK(opened.is_open() && write_whole(opened.get(), text), kIo, place,
                ": cannot be locked: ", os_error_text(errno));
     }
     if (::link(file_.c_str(), lock.c_str()) == 0 || has_two_names()) return true;
@@ -118,9 +100,9 @@ class Prepared {
 
   /// For file systems without links.
   static bool create(const fs::path& lock, std::string_view text, const std::string& place) {
-    const Opened opened(lock, O_WRONLY | O_CREAT | O_EXCL);
-    if (!opened.good() && errno == EEXIST) return false;
-    EK_CHECK(opened.good() && write_whole(opened.get(), text), kIo, place,
+    const auto opened = try_open(lock, O_WRONLY | O_CREAT | O_EXCL);
+    if (!opened.is_open() && errno == EEXIST) return false;
+    EK_CHECK(opened.is_open() && write_whole(opened.get(), text), kIo, place,
              ": cannot be locked: ", os_error_text(errno));
     return true;
   }
@@ -133,8 +115,8 @@ class Prepared {
 std::optional<LockOwner> owner_of(const fs::path& file) {
   const auto deadline = Clock::now() + kNaming;
   while (true) {
-    const Opened opened(file, O_RDONLY | O_NONBLOCK);
-    if (!opened.good()) return std::nullopt;
+    const auto opened = try_open(file, O_RDONLY | O_NONBLOCK);
+    if (!opened.is_open()) return std::nullopt;
     if (auto owner = owner_in(opened.get())) return owner;
     if (Clock::now() > deadline) return std::nullopt;
     std::this_thread::sleep_for(kPause);
@@ -184,13 +166,13 @@ void pause_for_looker(int descriptor, const std::string& place, Clock::time_poin
   std::this_thread::sleep_for(kPause);
 }
 
-/// Locks the file by flock(2), and writes `text` into it. Returns the descriptor.
-int lock_by_system(const fs::path& file, const std::string& place, const std::string& text) {
+/// Locks the file by flock(2), and writes `text` into it. Returns the open file.
+Descriptor lock_by_system(const fs::path& file, const std::string& place, const std::string& text) {
   const auto deadline = Clock::now() + kPatience;
   bool tried = false;
   while (true) {
-    Opened opened(file, O_RDWR | O_CREAT);
-    EK_CHECK(opened.good(), kIo, place, ": cannot be locked: ", os_error_text(errno));
+    auto opened = try_open(file, O_RDWR | O_CREAT);
+    EK_CHECK(opened.is_open(), kIo, place, ": cannot be locked: ", os_error_text(errno));
     if (!try_flock(opened.get(), LOCK_EX)) {
       EK_CHECK(errno == EWOULDBLOCK, kIo, place, ": cannot be locked: ", os_error_text(errno));
       if (std::exchange(tried, true))
@@ -206,7 +188,7 @@ int lock_by_system(const fs::path& file, const std::string& place, const std::st
       continue;
     }
     write_whole(opened.get(), text);  // a failure to write the name does not affect the lock
-    return opened.release();
+    return opened;
   }
 }
 
@@ -229,9 +211,9 @@ FileLock::FileLock(fs::path file, const std::string& place, std::string note) : 
 }
 
 std::optional<LockHolder> FileLock::holder(const fs::path& file) {
-  const Opened opened(file, O_RDONLY | O_NONBLOCK);  // it may be a pipe
+  const auto opened = try_open(file, O_RDONLY | O_NONBLOCK);  // it may be a pipe
   struct stat status = {};
-  if (!opened.good() || ::fstat(opened.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  if (!opened.is_open() || ::fstat(opened.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   const auto owner = owner_in(opened.get());
   const bool refused = !try_flock(opened.get(), LOCK_SH);
   if (refused && errno == EWOULDBLOCK) return holder_of(owner.value_or(LockOwner{}));
@@ -253,15 +235,13 @@ bool FileLock::belongs_to(const fs::path& file, std::string_view lock) {
 FileLock::~FileLock() { release(); }
 
 FileLock::FileLock(FileLock&& other) noexcept
-    : file_(std::move(other.file_)),
-      text_(std::exchange(other.text_, {})),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : file_(std::move(other.file_)), text_(std::exchange(other.text_, {})), descriptor_(std::move(other.descriptor_)) {}
 
 FileLock& FileLock::operator=(FileLock&& other) noexcept {
   release();
   file_ = std::move(other.file_);
   text_ = std::exchange(other.text_, {});
-  descriptor_ = std::exchange(other.descriptor_, -1);
+  descriptor_ = std::move(other.descriptor_);
   return *this;
 }
 
@@ -269,7 +249,7 @@ void FileLock::release() {
   if (text_.empty()) return;
   text_.clear();
   ::unlink(file_.c_str());  // before the lock is released: afterwards the file may belong to another process
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  descriptor_.close();
 }
 
 }  // namespace evenkeel

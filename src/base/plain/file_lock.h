@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/plain/descriptor.h"
 #include "base/plain/error.h"
 #include "base/plain/lock_owner.h"
 
@@ -59,8 +60,8 @@ class FileLock {
   void release();
 
   std::filesystem::path file_;
-  std::string text_;     // of the owner; empty when nothing is held
-  int descriptor_ = -1;  // locked by flock(2), or -1
+  std::string text_;       // of the owner; empty when nothing is held
+  Descriptor descriptor_;  // locked by flock(2), or none
 };
 
 }  // namespace evenkeel

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <set>
 #include <utility>
 
@@ -25,28 +24,9 @@ namespace {
 
 constexpr size_t kBlock = size_t{1} << 20;
 
-/// A file descriptor that is closed by the destructor.
-class Descriptor {
- public:
-  Descriptor(const fs::path& file, int flags) : value_(::open(file.c_str(), flags | O_CLOEXEC, 0666)) {
-    EK_CHECK(value_ >= 0, kIo, file.string(), ": cannot be opened: ", os_error_text(errno));
-  }
-  ~Descriptor() { ::close(value_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
-void write_all(int descriptor, std::string_view bytes, const fs::path& file) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::write(descriptor, bytes.data(), bytes.size());
-    if (done < 0 && errno == EINTR) continue;
-    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be written: ", os_error_text(errno));
-    bytes.remove_prefix(done);
-  }
+/// \param written  the result of write_all(); when it is false, errno says why
+void check_file_written(bool written, const fs::path& file) {
+  EK_CHECK(written, kIo, file.string(), ": cannot be written: ", os_error_text(errno));
 }
 
 size_t read_some(int descriptor, char* into, size_t capacity, const fs::path& file) {
@@ -144,7 +124,7 @@ void append_rest(int descriptor, const fs::path& file, size_t most, std::string&
 }  // namespace
 
 std::string read_file(const fs::path& file, size_t most) {
-  const Descriptor descriptor(file, O_RDONLY);
+  const auto descriptor = open_file(file, O_RDONLY);
   const auto status = details_of(descriptor.get(), file);
   EK_CHECK(!S_ISDIR(status.st_mode), kIo, file.string(), ": not a file");
   EK_CHECK(static_cast<size_t>(status.st_size) <= most, kIo, file.string(), ": ", status.st_size,
@@ -158,33 +138,28 @@ std::string read_file(const fs::path& file, size_t most) {
 AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)) {
   while (true) {
     temporary_ = temporary_path_for(file_);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    EK_CHECK(descriptor_ >= 0 || errno == EEXIST, kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
-    if (descriptor_ >= 0 && lock_part(temporary_, descriptor_)) return;
-    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+    descriptor_ = try_open(temporary_, O_WRONLY | O_CREAT | O_EXCL);
+    EK_CHECK(descriptor_.is_open() || errno == EEXIST, kIo, file_.string(),
+             ": cannot be written: ", os_error_text(errno));
+    if (descriptor_.is_open() && lock_part(temporary_, descriptor_.get())) return;
+    descriptor_.close();
   }
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
+  if (!descriptor_.is_open()) return;
+  descriptor_.close();
   ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, file_); }
+void AtomicFile::write(std::string_view bytes) { check_file_written(write_all(descriptor_.get(), bytes), file_); }
 
 void AtomicFile::write_at(int64_t offset, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
-    if (done < 0 && errno == EINTR) continue;
-    EK_CHECK(done > 0, kIo, file_.string(), ": cannot be written: ", os_error_text(errno));
-    offset += done;
-    bytes.remove_prefix(static_cast<size_t>(done));
-  }
+  check_file_written(write_all_at(descriptor_.get(), offset, bytes), file_);
 }
 
 void AtomicFile::commit() {
-  EK_CHECK(::fsync(descriptor_) == 0, kIo, file_.string(), ": cannot be flushed: ", os_error_text(errno));
+  EK_CHECK(::fsync(descriptor_.get()) == 0, kIo, file_.string(), ": cannot be flushed: ", os_error_text(errno));
   place();
   flush_folder(file_.parent_path());
 }
@@ -192,20 +167,20 @@ void AtomicFile::commit() {
 void AtomicFile::place() {
   EK_CHECK(::rename(temporary_.c_str(), file_.c_str()) == 0, kIo, file_.string(),
            ": cannot be replaced: ", os_error_text(errno));
-  ::close(std::exchange(descriptor_, -1));
+  descriptor_.close();
 }
 
 void flush_files(std::span<const fs::path> files) {
   std::set<fs::path> folders;
-  std::vector<std::unique_ptr<Descriptor>> open;
+  std::vector<Descriptor> open;
   for (const auto& file : files) {
-    open.push_back(std::make_unique<Descriptor>(file, O_RDONLY));
+    open.push_back(open_file(file, O_RDONLY));
     // Starts writing; on failure fsync writes everything.
-    ::sync_file_range(open.back()->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+    ::sync_file_range(open.back().get(), 0, 0, SYNC_FILE_RANGE_WRITE);
     folders.insert(file.parent_path());
   }
   for (size_t i = 0; i < files.size(); ++i)
-    EK_CHECK(::fsync(open[i]->get()) == 0, kIo, files[i].string(), ": cannot be flushed: ", os_error_text(errno));
+    EK_CHECK(::fsync(open[i].get()) == 0, kIo, files[i].string(), ": cannot be flushed: ", os_error_text(errno));
   for (const auto& folder : folders) flush_folder(folder);
 }
 
@@ -233,8 +208,9 @@ off_t length_of_lines(int descriptor, off_t size, const fs::path& file) {
   for (off_t end = size; end > 0;) {
     const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(block.size()));
     const auto length = static_cast<size_t>(end - begin);
-    const ssize_t done = ::pread(descriptor, block.data(), length, begin);
-    EK_CHECK(done == static_cast<ssize_t>(length), kIo, file.string(), ": cannot be read: ", os_error_text(errno));
+    const int64_t done = read_at(descriptor, begin, std::span(block).first(length));
+    EK_CHECK(done == static_cast<int64_t>(length), kIo, file.string(),
+             ": cannot be read: ", os_error_text(done < 0 ? errno : EIO));
     const size_t line_break = std::string_view(block.data(), length).rfind('\n');
     if (line_break != std::string_view::npos) return begin + static_cast<off_t>(line_break) + 1;
     end = begin;
@@ -254,9 +230,9 @@ void remove_incomplete_line(int descriptor, const fs::path& file) {
 void append_line(const fs::path& file, std::string_view line) {
   std::error_code error;
   const bool is_new = !fs::exists(file, error);
-  const Descriptor descriptor(file, O_RDWR | O_CREAT | O_APPEND);
+  const auto descriptor = open_file(file, O_RDWR | O_CREAT | O_APPEND);
   remove_incomplete_line(descriptor.get(), file);
-  write_all(descriptor.get(), concat(line, '\n'), file);
+  check_file_written(write_all(descriptor.get(), concat(line, '\n')), file);
   EK_CHECK(::fsync(descriptor.get()) == 0, kIo, file.string(), ": cannot be flushed: ", os_error_text(errno));
   if (is_new) flush_folder(file.parent_path());
 }
@@ -275,7 +251,7 @@ void make_new_folder(const fs::path& folder) {
 }
 
 std::string sha256_file(const fs::path& file) {
-  const Descriptor descriptor(file, O_RDONLY | O_NONBLOCK);  // opening a pipe would wait for a writer
+  const auto descriptor = open_file(file, O_RDONLY | O_NONBLOCK);  // opening a pipe would wait for a writer
   EK_CHECK(S_ISREG(details_of(descriptor.get(), file).st_mode), kIo, file.string(), ": not a file");
   Sha256 digest;
   std::string block(kBlock, '\0');

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/plain/descriptor.h"
+
 namespace evenkeel {
 
 class Error;  // base/plain/error.h
@@ -73,7 +75,7 @@ class AtomicFile {
 
  private:
   fs::path file_, temporary_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 /// Flushes files that AtomicFile::place() renamed, and their folders, to disk. One call for many files is faster than

@@ -9,6 +9,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/hex.h"
 #include "base/plain/hub_name.h"
 #include "base/plain/text.h"
 
@@ -43,9 +44,7 @@ bool is_revision(std::string_view text) {
   return padded.find("//") == padded.npos && padded.find("/.") == padded.npos && padded.find("..") == padded.npos;
 }
 
-bool is_commit(std::string_view text) {
-  return text.size() == 40 && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
+bool is_commit(std::string_view text) { return is_hex(text, 40); }
 
 bool is_repository(std::string_view name) { return name.find('/') != name.npos && is_hub_name(name); }
 

@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <mutex>
@@ -86,10 +85,6 @@ void append(Level level, std::string_view line) {
     state.pending += text;
   else
     state.file.clear(), state.file << text << std::flush;  // a full disk may have room again
-}
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/plain/descriptor.h"
 #include "base/plain/error.h"
 #include "base/plain/os_error.h"
 
@@ -103,25 +104,20 @@ void unregister_mapping(const void* address) {
   mappings().erase(address);
 }
 
-/// An open regular file. The destructor closes it.
+/// An open regular file.
 class FileToMap {
  public:
   /// O_NONBLOCK has no effect on a regular file. Without it, opening a pipe would wait for a writer.
-  explicit FileToMap(const fs::path& file) : descriptor_(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", os_error_text(errno));
-    const bool is_file = ::fstat(descriptor_, &status_) == 0 && S_ISREG(status_.st_mode);
-    if (!is_file) ::close(descriptor_);
+  explicit FileToMap(const fs::path& file) : descriptor_(open_file(file, O_RDONLY | O_NONBLOCK)) {
+    const bool is_file = ::fstat(descriptor_.get(), &status_) == 0 && S_ISREG(status_.st_mode);
     EK_CHECK(is_file, kIo, file.string(), ": not a file");
   }
-  ~FileToMap() { ::close(descriptor_); }
-  FileToMap(const FileToMap&) = delete;
-  FileToMap& operator=(const FileToMap&) = delete;
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
   size_t size() const { return static_cast<size_t>(status_.st_size); }
   const struct stat& status() const { return status_; }
 
  private:
-  int descriptor_;
+  Descriptor descriptor_;
   struct stat status_ = {};
 };
 

@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
+#include "base/plain/descriptor.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/os_error.h"
@@ -15,17 +17,9 @@ namespace evenkeel {
 namespace {
 
 /// Writes all bytes, flushes the file and closes it. \return 0, or the number of the system's error
-int write_and_close(int descriptor, std::string_view bytes) {
-  bool good = true;
-  while (good && !bytes.empty()) {
-    const auto written = ::write(descriptor, bytes.data(), bytes.size());
-    good = written > 0 || (written < 0 && errno == EINTR);
-    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  good = good && ::fsync(descriptor) == 0;
-  const int error = errno;
-  ::close(descriptor);
-  return good ? 0 : error;
+int write_and_close(Descriptor descriptor, std::string_view bytes) {
+  const bool good = write_all(descriptor.get(), bytes) && ::fsync(descriptor.get()) == 0;
+  return good ? 0 : errno;
 }
 
 void check_written(const fs::path& file, int error) {
@@ -35,10 +29,10 @@ void check_written(const fs::path& file, int error) {
 }  // namespace
 
 bool write_new_private_file(const fs::path& file, std::string_view bytes) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (descriptor < 0 && errno == EEXIST) return false;
-  EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be made: ", os_error_text(errno));
-  const int error = write_and_close(descriptor, bytes);
+  auto opened = try_open(file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (!opened.is_open() && errno == EEXIST) return false;
+  EK_CHECK(opened.is_open(), kIo, file.string(), " cannot be made: ", os_error_text(errno));
+  const int error = write_and_close(std::move(opened), bytes);
   if (error != 0) ::unlink(file.c_str());
   check_written(file, error);
   return true;
@@ -46,9 +40,9 @@ bool write_new_private_file(const fs::path& file, std::string_view bytes) {
 
 void overwrite_private_file(const fs::path& file) {
   if (!is_file(file)) return;
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-  EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be written: ", os_error_text(errno));
-  check_written(file, write_and_close(descriptor, std::string(evenkeel::file_size(file), '\0')));
+  auto opened = try_open(file, O_WRONLY | O_NOFOLLOW);
+  EK_CHECK(opened.is_open(), kIo, file.string(), " cannot be written: ", os_error_text(errno));
+  check_written(file, write_and_close(std::move(opened), std::string(evenkeel::file_size(file), '\0')));
 }
 
 void require_private_file(const fs::path& file) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/plain/files.h"
+#include "base/plain/hex.h"
 #include "base/plain/os_error.h"
 
 namespace evenkeel {
@@ -50,6 +51,12 @@ std::string sealed(const OrderedJson& object, int indent) {
   text.resize(text.size() - (indent < 0 ? 1 : 2));  // removes the closing brace and the line break before it
   text += indent < 0 ? "," : concat(",\n", std::string(static_cast<size_t>(indent), ' '));
   return text + tail_of(text);
+}
+
+bool ends_as_sealed(std::string_view text) {
+  if (text.size() < kTail) return false;
+  const auto tail = text.substr(text.size() - kTail);
+  return tail.starts_with(kKey) && tail.ends_with(kClosing) && is_hex(tail.substr(kKey.size(), kDigits), kDigits);
 }
 
 Json unsealed(std::string_view text, const std::string& place) {

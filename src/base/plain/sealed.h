@@ -24,6 +24,9 @@ namespace evenkeel {
 /// Returns the text of `object` with its checksum: one line, or several with `indent` spaces per level if `indent` is 0
 /// or more. REQUIRES an object with at least one member. \throws kNumeric naming a number that is not finite.
 std::string sealed(const OrderedJson& object, int indent = -1);
+/// Returns true if `text` ends as sealed() ends an object: with a checksum of 16 hexadecimal digits, which need not fit
+/// the bytes before it.
+bool ends_as_sealed(std::string_view text);
 /// Returns the object in `text` without its checksum. \throws kCheckpoint naming `place`, the source of the text, when
 /// the checksum does not match.
 Json unsealed(std::string_view text, const std::string& place);

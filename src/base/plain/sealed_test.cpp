@@ -36,6 +36,16 @@ TEST_F(Sealed, AnObjectRoundTripsAndIsValidJson) {
   EXPECT_EQ(sealed({{"a", 1}}), R"({"a":1,"checksum":")" + sha256(R"({"a":1,)").substr(0, 16) + "\"}");
 }
 
+TEST_F(Sealed, ItsEndIsRecognisedWhetherOrNotTheChecksumFits) {
+  const auto text = sealed({{"round", 3}});
+  EXPECT_TRUE(ends_as_sealed(text));
+  EXPECT_TRUE(ends_as_sealed(text.substr(5)));
+  EXPECT_TRUE(ends_as_sealed(R"("checksum":"0123456789abcdef"})"));
+  EXPECT_FALSE(ends_as_sealed(R"("checksum":"0123456789abcdeF"})"));
+  for (size_t length = 0; length < text.size(); ++length)
+    EXPECT_FALSE(ends_as_sealed(text.substr(0, length))) << length;
+}
+
 TEST_F(Sealed, ANumberThatIsNotFiniteIsRefusedBeforeAnythingIsWritten) {
   const double infinity = std::numeric_limits<double>::infinity();
   append_sealed(file_, {{"round", 1}});

@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include "base/plain/error.h"
+#include "base/plain/hex.h"
 
 namespace evenkeel {
 
@@ -19,13 +20,6 @@ std::array<uint8_t, 32> Sha256::bytes() {
   return digest;
 }
 
-std::string Sha256::hex() {
-  std::string text;
-  for (const uint8_t byte : bytes()) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
+std::string Sha256::hex() { return to_hex(bytes()); }
 
 }  // namespace evenkeel

@@ -69,8 +69,7 @@ void check_gradients(const lora::Sites& sites, const SumGradients& ask, const Re
     EK_CHECK(found != gradients.end(), kData, "client ", reply.client, " was asked for the gradient of ", name,
              " and sent none");
     const auto& site = sites.at(name);
-    std::vector<int64_t> shape{site.out, site.in};
-    if (site.experts > 0) shape.insert(shape.begin(), site.experts);
+    const auto shape = lora::stacked_shape(site, site.out, site.in);
     EK_CHECK(found->second.sizes() == at::IntArrayRef(shape) && found->second.scalar_type() == at::kFloat &&
                  found->second.abs().max().item<double>() <= kMostGradient,
              kData, "a gradient of client ", reply.client, " is [", join(found->second.sizes().vec()),

@@ -34,7 +34,7 @@ crypto::Secret simulated_key(const RunConfig& config, const Task& task) {
 train::PrivateSteps SimulatedPrivacy::begin(const Task& task, const PrivateRound& round) {
   const auto& options = config_->privacy;
   const auto& train = config_->train;
-  const int64_t asked = options.lot > 0 ? options.lot : train.batch_size * train.accumulation;
+  const int64_t asked = options.lot > 0 ? options.lot : train.rows_of_step();
   const auto lot = static_cast<double>(std::min(asked, round.rows));
   privacy::Event event{.noise = options.noise_multiplier, .sampling = lot / static_cast<double>(round.rows)};
   if (event.noise == 0)

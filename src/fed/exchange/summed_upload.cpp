@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -12,7 +11,6 @@
 namespace evenkeel::fed {
 namespace {
 
-constexpr std::array kSummedFactors{&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core};
 constexpr int kReportScale = 20, kSumScale = 40;
 // Magnitude of one summand in `counts`: a hundred of them stay below 2^62.
 constexpr double kMostCount = 0x1p55;
@@ -116,11 +114,12 @@ int64_t SummedLayout::counts() const {
 SummedLayout summed_layout(const SummedRun& run, const methods::ClientUpdate& upload) {
   SummedLayout layout{.reports = run.reports, .experts = run.experts, .is_noisy = run.adds_noise};
   for (const auto& [site, factors] : upload.payload.adapters)
-    for (const auto factor : kSummedFactors) {
-      if (!(factors.*factor).defined()) continue;
-      auto shape = (factors.*factor).sizes().vec();
+    for (const auto& factor : lora::kFactors) {
+      const auto& tensor = factors.*factor.tensor;
+      if (!tensor.defined()) continue;
+      auto shape = tensor.sizes().vec();
       const int64_t size = product(shape);
-      layout.factors.push_back({site, run.sites.at(site).moe_layer, factor, std::move(shape), size});
+      layout.factors.push_back({site, run.sites.at(site).moe_layer, factor.tensor, std::move(shape), size});
     }
   if (run.reports) {
     layout.layers = run.moe_layers;

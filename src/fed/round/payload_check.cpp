@@ -3,33 +3,25 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "base/plain/text.h"
 #include "fed/exchange/reported_numbers.h"
 #include "fed/round/update_size.h"
-#include "lora/algebra.h"
+#include "models/cost.h"
 #include "privacy/limits.h"
 
 namespace evenkeel::fed {
 namespace {
 
-struct Factor {
-  std::string_view name;
-  at::Tensor lora::LoraFactors::*tensor;
-};
-constexpr std::array kFactors{Factor{"a", &lora::LoraFactors::a}, Factor{"b", &lora::LoraFactors::b},
-                              Factor{"core", &lora::LoraFactors::core}};
-
-/// Returns the shape of a factor: [*, r, in], [*, out, r] or [*, r, r].
-std::vector<int64_t> shape_of(const lora::Site& site, const Factor& factor, int64_t rank) {
-  std::vector<int64_t> shape;
-  if (site.experts > 0) shape.push_back(site.experts);
-  shape.push_back(factor.name == "b" ? site.out : rank);
-  shape.push_back(factor.name == "a" ? site.in : rank);
-  return shape;
+/// Checks dtype and shape. \param type  nothing: any floating point
+void require_shape(const at::Tensor& tensor, std::optional<at::ScalarType> type, at::IntArrayRef shape,
+                   const std::string& name, const std::string& source) {
+  const bool is_of_type = type ? tensor.scalar_type() == *type : tensor.is_floating_point();
+  EK_CHECK(is_of_type && tensor.sizes() == shape, kData, source, ": ", name, " is ",
+           c10::toString(tensor.scalar_type()), " [", join(tensor.sizes()), "], expected ",
+           type ? c10::toString(*type) : "numbers of shape", " [", join(shape), "]");
 }
 
 void require_finite(const at::Tensor& tensor, const std::string& name, const std::string& source) {
@@ -49,16 +41,14 @@ void require_bounded(const at::Tensor& tensor, const std::string& name, const st
 void check_factors(const lora::LoraFactors& factors, const lora::Site& site, int64_t most, const std::string& name,
                    const std::string& source) {
   EK_CHECK(std::isfinite(factors.scaling), kData, source, ": the scaling of ", name, " is not finite");
-  for (const auto& factor : kFactors) {
+  for (const auto& factor : lora::kFactors) {
     const auto& tensor = factors.*factor.tensor;
     if (!tensor.defined()) continue;
     const int64_t rank = factors.rank();
     EK_CHECK(rank >= 1 && rank <= most, kData, source, ": ", name, " is of rank ", rank, ", allowed: 1 to ", most);
-    const auto shape = shape_of(site, factor, rank);
-    EK_CHECK(tensor.is_floating_point() && tensor.sizes() == at::IntArrayRef(shape), kData, source, ": ", name, "/",
-             factor.name, " is ", c10::toString(tensor.scalar_type()), " [", join(tensor.sizes().vec()),
-             "], expected numbers of shape [", join(shape), "]");
-    require_finite(tensor, concat(name, "/", factor.name), source);
+    const auto full = concat(name, "/", factor.name);
+    require_shape(tensor, std::nullopt, lora::shape_of(site, factor, rank), full, source);
+    require_finite(tensor, full, source);
   }
 }
 
@@ -71,24 +61,9 @@ void check_state(const lora::AdapterState& state, const lora::Sites& sites, int6
   }
 }
 
-int64_t values_in(const lora::AdapterState& state) {
-  int64_t values = 0;
-  for (const auto& [name, factors] : state)
-    for (const auto& factor : kFactors)
-      if ((factors.*factor.tensor).defined()) values += (factors.*factor.tensor).numel();
-  return values;
-}
-
-int64_t values_in(const lora::Payload& payload) {
-  int64_t values = values_in(payload.adapters) + values_in(payload.base_delta);
+int64_t all_values(const lora::Payload& payload) {
+  int64_t values = lora::values_in(payload.adapters) + lora::values_in(payload.base_delta);
   for (const auto& [name, tensor] : payload.extras) values += tensor.numel();
-  return values;
-}
-
-/// Returns the number of values in the factors of all sites at a rank.
-int64_t factor_values(const lora::Sites& sites, int64_t rank) {
-  int64_t values = 0;
-  for (const auto& [name, site] : sites) values += std::max<int64_t>(site.experts, 1) * rank * (site.in + site.out);
   return values;
 }
 
@@ -103,10 +78,10 @@ int64_t changed_rank(const Server& server) {
 }
 
 /// Returns the shape of `expected` at another rank.
-std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, int64_t rank) {
+std::vector<int64_t> at_rank(const at::Tensor& expected, const lora::Factor& factor, int64_t rank) {
   auto shape = expected.sizes().vec();
-  if (factor.name != "b") shape[shape.size() - 2] = rank;
-  if (factor.name != "a") shape[shape.size() - 1] = rank;
+  if (factor.ranked_rows) shape[shape.size() - 2] = rank;
+  if (factor.ranked_columns) shape[shape.size() - 1] = rank;
   return shape;
 }
 
@@ -115,7 +90,7 @@ void check_upload(const lora::LoraFactors& sent, const lora::LoraFactors& expect
   EK_CHECK(sent.scaling == expected.scaling, kData, source, ": the scaling of ", name, " is ", sent.scaling,
            ", expected ", expected.scaling);
   EK_CHECK(!sent.ranks.defined(), kData, source, ": the experts of ", name, " differ in rank");
-  for (const auto& factor : kFactors) {
+  for (const auto& factor : lora::kFactors) {
     const auto &one = sent.*factor.tensor, &other = expected.*factor.tensor;
     const auto full = concat(name, "/", factor.name);
     EK_CHECK(one.defined() == other.defined(), kData, source, ": ", full,
@@ -124,19 +99,14 @@ void check_upload(const lora::LoraFactors& sent, const lora::LoraFactors& expect
     const int64_t rank = sent.rank(), most = up_to.value_or(expected.rank());
     EK_CHECK(rank == most || (up_to && rank >= 1 && rank < most), kData, source, ": ", full, " is of rank ", rank,
              ", expected ", most, up_to ? " or less" : "");
-    const auto shape = at_rank(other, factor, rank);
-    EK_CHECK(one.is_floating_point() && one.sizes() == at::IntArrayRef(shape), kData, source, ": ", full, " is ",
-             c10::toString(one.scalar_type()), " [", join(one.sizes().vec()), "], expected numbers of shape [",
-             join(shape), "]");
+    require_shape(one, std::nullopt, at_rank(other, factor, rank), full, source);
     require_bounded(one, full, source);
   }
 }
 
 void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std::string& name,
                   const std::string& source) {
-  EK_CHECK(sent.scalar_type() == expected.scalar_type() && sent.sizes() == expected.sizes(), kData, source, ": ", name,
-           " is ", c10::toString(sent.scalar_type()), " [", join(sent.sizes().vec()), "], expected ",
-           c10::toString(expected.scalar_type()), " [", join(expected.sizes().vec()), "]");
+  require_shape(sent, expected.scalar_type(), expected.sizes(), name, source);
   require_bounded(sent, name, source);
   const bool counts = !sent.is_floating_point() && sent.numel() > 0;
   EK_CHECK(!counts || sent.min().item<int64_t>() >= 0, kData, source, ": ", name, " counts less than nothing");
@@ -217,20 +187,23 @@ void check_private(const train::PrivateReport& report, const std::string& source
 void check_withheld(const methods::MethodEntry& method, const train::LocalReport& report, const std::string& source) {
   EK_CHECK(method.rows_by_gradients, kData, source, " withholds its report, which clients of method ", method.name,
            " cannot");
-  const bool bare = report.tokens == 0 && report.targets == 0 && report.loss_sum == 0 && report.first_loss == 0 &&
-                    report.last_loss == 0 && report.counts.empty() && report.metrics.empty() && report.seconds == 0 &&
-                    report.step_seconds == 0 && !report.move_seconds;
+  const bool bare =
+      report.measures_no_rows() && report.seconds == 0 && report.step_seconds == 0 && !report.move_seconds;
   EK_CHECK(bare, kData, source, " withholds its report, and brings more of it than its steps");
+}
+
+/// Checks the number of steps, which follows from the client's agreed number of rows.
+void check_steps(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
+                 const std::string& source) {
+  const int64_t steps = train::local_steps(server.config->train, static_cast<int64_t>(client.examples));
+  EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
 }
 
 /// Checks that a report has no measure of the client's rows.
 void check_open(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
                 const std::string& source) {
-  const int64_t steps = train::local_steps(server.config->train, static_cast<int64_t>(client.examples));
-  EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
-  const bool bare = report.tokens == 0 && report.targets == 0 && report.loss_sum == 0 && report.first_loss == 0 &&
-                    report.last_loss == 0 && report.counts.empty() && report.metrics.empty() &&
-                    !(report.privacy && report.privacy->signal);
+  check_steps(server, client, report, source);
+  const bool bare = report.measures_no_rows() && !(report.privacy && report.privacy->signal);
   EK_CHECK(bare, kData, source, " has measures of the client's own rows beside a hidden upload");
   if (report.privacy) check_private(*report.privacy, source);
   check_measures(report, server.config->method.entry(), source);
@@ -240,11 +213,10 @@ void check_open(const Server& server, const methods::ClientProfile& client, cons
 void check_report(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report,
                   const std::string& source) {
   const auto& config = server.config;
-  const int64_t steps = train::local_steps(config->train, static_cast<int64_t>(client.examples));
-  const int64_t most = steps * config->train.batch_size * config->train.accumulation * config->data.cutoff;
-  EK_CHECK(report.steps == steps, kData, source, ": ", report.steps, " steps, expected ", steps);
+  check_steps(server, client, report, source);
   if (report.privacy) check_private(*report.privacy, source);
   if (report.privacy && report.privacy->withheld) return check_withheld(config->method.entry(), report, source);
+  const int64_t most = train::rows_of_round(config->train, static_cast<int64_t>(client.examples)) * config->data.cutoff;
   EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, source, ": ", report.targets,
            " targets in ", report.tokens, " tokens, allowed: up to ", most);
   check_measures(report, config->method.entry(), source);
@@ -256,6 +228,13 @@ void check_report(const Server& server, const methods::ClientProfile& client, co
     EK_CHECK(counts != report.counts.end(), kData, named, " are missing");
     check_counts(counts->second, server.model.num_experts, client, std::min(most, report.tokens), named);
   }
+}
+
+/// Returns the upload of a reply. \throws kData if it has none
+const lora::EncodedPayload& required_upload(const Reply& reply, const std::string& source) {
+  const auto* payload = encoded_payload(reply.upload);
+  EK_CHECK(payload, kData, source, " brings no upload");
+  return *payload;
 }
 
 /// Checks that the bytes by content add up to the size of the upload, and that the contents are those of the method.
@@ -283,9 +262,7 @@ void check_summand(const lora::Payload& sent, const lora::Payload& expected, con
   check_names(sent.extras, expected.extras, source);
   for (const auto& [name, tensor] : sent.extras) {
     const auto& part = expected.extras.at(name);
-    EK_CHECK(tensor.scalar_type() == part.scalar_type() && tensor.sizes() == part.sizes(), kData, source, ": ", name,
-             " is ", c10::toString(tensor.scalar_type()), " [", join(tensor.sizes().vec()), "], expected ",
-             c10::toString(part.scalar_type()), " [", join(part.sizes().vec()), "]");
+    require_shape(tensor, part.scalar_type(), part.sizes(), name, source);
   }
 }
 
@@ -296,20 +273,22 @@ DownloadTerms download_terms(const Server& server, const methods::ClientProfile&
   // Adapters, as much beside them (pseudo-gradients), what the base gained.
   return {.rank = client.rank,
           .delta_rank = delta_rank,
-          .values = factor_values(server.sites, 2 * client.rank + delta_rank) + kVectors};
+          .values = models::lora_parameters(server.sites, 2 * client.rank + delta_rank) + kVectors};
 }
 
 DownloadTerms news_terms(const Server& server, int64_t round) {
   const int64_t rank = server.max_rank();
   const int64_t delta_rank = server.config->method.entry().changes_base ? (round + 1) * changed_rank(server) : 0;
-  return {.rank = rank, .delta_rank = delta_rank, .values = factor_values(server.sites, rank + delta_rank) + kVectors};
+  return {.rank = rank,
+          .delta_rank = delta_rank,
+          .values = models::lora_parameters(server.sites, rank + delta_rank) + kVectors};
 }
 
 void check_download(const lora::Payload& payload, const lora::Sites& sites, const DownloadTerms& terms,
                     const std::string& source) {
   EK_CHECK(payload.base_delta.empty() || terms.delta_rank > 0, kData, source,
            " changes the base, which the method agreed on does not");
-  const int64_t values = values_in(payload);
+  const int64_t values = all_values(payload);
   EK_CHECK(values <= terms.values, kData, source, " holds ", values, " values, agreed on: up to ", terms.values);
   check_state(payload.adapters, sites, terms.rank, source);
   check_state(payload.base_delta, sites, terms.delta_rank, source);
@@ -330,16 +309,15 @@ double check_training_reply(const Server& server, const methods::ServerState& st
                             const methods::ClientProfile& client, const Reply& reply) {
   const auto source = concat("the reply of ", server.config->clients.who(client.id));
   check_report(server, client, report_of<train::LocalReport>(reply), source);
-  const auto* payload = encoded_payload(reply.upload);
-  EK_CHECK(payload, kData, source, " brings no upload");
-  const auto sent = lora::decode(payload->bytes, source);
+  const auto& payload = required_upload(reply, source);
+  const auto sent = lora::decode(payload.bytes, source);
   const auto download = server.method->broadcast(state, client, {.round = state.round});
   const auto up_to = server.config->method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
   const auto expected = expected_upload(server, state, client, download);
   check_upload(sent, expected, up_to, source);
   server.method->check_upload(sent, client);
   check_same_counts(sent.extras, report_of<train::LocalReport>(reply).counts, source);
-  check_parts(*payload, lora::payload_parts(expected, server.config->train.transport_dtype, server.sites), source);
+  check_parts(payload, lora::payload_parts(expected, server.config->train.transport_dtype, server.sites), source);
   return update_norm(server, state, client, sent);
 }
 
@@ -347,8 +325,7 @@ void check_summed_reply(const Server& server, const methods::ServerState& state,
                         const Reply& reply) {
   const auto source = concat("the reply of ", server.config->clients.who(client.id));
   check_open(server, client, report_of<train::LocalReport>(reply), source);
-  const auto* payload = encoded_payload(reply.upload);
-  EK_CHECK(payload, kData, source, " brings no upload");
+  const auto& payload = required_upload(reply, source);
   const auto layout = server.summed_layout(state, client);
   const secure::RingFormat format{.bits = server.config->secure_aggregation.bits};
   const auto part = [](int64_t count, at::ScalarType type) {
@@ -356,8 +333,8 @@ void check_summed_reply(const Server& server, const methods::ServerState& state,
   };
   const lora::Payload expected{.extras = {{kSummedValues, part(layout.values(), format.type())},
                                           {kSummedCounts, part(layout.counts(), at::kLong)}}};
-  check_summand(lora::decode(payload->bytes, source), expected, source);
-  check_parts(*payload, lora::payload_parts(expected, lora::TransportDtype::kAsTheyAre, server.sites), source);
+  check_summand(lora::decode(payload.bytes, source), expected, source);
+  check_parts(payload, lora::payload_parts(expected, lora::TransportDtype::kAsTheyAre, server.sites), source);
 }
 
 }  // namespace evenkeel::fed

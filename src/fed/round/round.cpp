@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/mapped_files.h"
@@ -29,7 +30,7 @@ template <typename Work>
 auto timed(double& seconds, const Work& work) {
   const auto start = Clock::now();
   auto result = work();
-  seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  seconds += seconds_since(start);
   return result;
 }
 
@@ -288,7 +289,7 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   const auto context = concat("round ", round.view.round + 1, ", method ", server.config->method.name);
   auto next = in_context(context, [&] { return round.aggregate(fabric); });
   trim_heap(next);
-  round.seconds.round = std::chrono::duration<double>(Clock::now() - begin).count();
+  round.seconds.round = seconds_since(begin);
   auto record = round.record(next);
   return {{.state = std::move(next), .memories = round.memories(), .clock = round.clock.end()}, std::move(record)};
 }

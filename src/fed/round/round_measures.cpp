@@ -157,7 +157,7 @@ double experts_per_token(const nn::RoutingByLayer& counts) {
 }
 
 double client_flops(const Server& server, const methods::ClientProfile& client, const train::LocalReport& report) {
-  const int64_t sequences = report.steps * server.config->train.batch_size * server.config->train.accumulation;
+  const int64_t sequences = report.steps * server.config->train.rows_of_step();
   const models::CostShape shape{
       .tokens = report.tokens, .length = sequences > 0 ? report.tokens / sequences : 0, .top_k = client.top_k};
   return models::total(models::training_flops(models::forward_cost(server.model, shape, server.sites, client.rank)));

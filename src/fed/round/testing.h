@@ -28,11 +28,11 @@ inline Poison scaled(double factor) {
 inline lora::Payload poisoned(const lora::Payload& sent, const lora::Payload& received, const Poison& poison) {
   auto changed = lora::received(sent);
   for (auto& [site, factors] : changed.adapters)
-    for (const auto factor : {&lora::LoraFactors::a, &lora::LoraFactors::b, &lora::LoraFactors::core}) {
-      auto& value = factors.*factor;
+    for (const auto& factor : lora::kFactors) {
+      auto& value = factors.*factor.tensor;
       if (!value.defined()) continue;
       const auto known = received.adapters.find(site);
-      const auto begun = known == received.adapters.end() ? at::Tensor() : known->second.*factor;
+      const auto begun = known == received.adapters.end() ? at::Tensor() : known->second.*factor.tensor;
       const bool same = begun.defined() && begun.sizes() == value.sizes();
       value = poison(value, same ? begun.to(value.scalar_type()) : at::zeros_like(value));
     }

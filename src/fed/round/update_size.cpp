@@ -2,22 +2,13 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 
 #include "lora/distance.h"
 
 namespace evenkeel::fed {
 namespace {
-
-/// A factor, and the axis of its rank.
-struct RankedFactor {
-  at::Tensor lora::LoraFactors::*tensor;
-  std::array<int64_t, 2> rank_axes;
-};
-constexpr std::array kRankedFactors{RankedFactor{&lora::LoraFactors::a, {-2, -2}},
-                                    RankedFactor{&lora::LoraFactors::b, {-1, -1}},
-                                    RankedFactor{&lora::LoraFactors::core, {-2, -1}}};
 
 nn::RoutingByLayer no_tokens(const models::ModelSpec& model) {
   nn::RoutingByLayer counts;
@@ -57,16 +48,20 @@ lora::LoraFactors shapes_of(const lora::LoraFactors& f) {
   return {shape(f.a), shape(f.b), shape(f.core), f.scaling, f.ranks};
 }
 
+/// Shortens one tensor to the length of the other along an axis.
+void cut_alike(at::Tensor& one, at::Tensor& other, int64_t axis) {
+  const int64_t length = std::min(one.size(axis), other.size(axis));
+  one = one.narrow(axis, 0, length), other = other.narrow(axis, 0, length);
+}
+
 /// Returns the squared norm of sent - begun over the factors of one site.
 double squared_update(const lora::LoraFactors& sent, const lora::LoraFactors& begun) {
   double squares = 0;
-  for (const auto& factor : kRankedFactors) {
+  for (const auto& factor : lora::kFactors) {
     auto now = sent.*factor.tensor, then = begun.*factor.tensor;
     if (!now.defined() || !then.defined()) continue;
-    for (const int64_t axis : factor.rank_axes) {
-      const int64_t rank = std::min(now.size(axis), then.size(axis));
-      now = now.narrow(axis, 0, rank), then = then.narrow(axis, 0, rank);
-    }
+    if (factor.ranked_rows) cut_alike(now, then, -2);
+    if (factor.ranked_columns) cut_alike(now, then, -1);
     squares += lora::squared_distance(now, then);
   }
   return squares;
@@ -79,14 +74,6 @@ double squared_update(const TensorMap& sent, const TensorMap& received) {
     if (const auto now = sent.find(name); now != sent.end() && then.is_floating_point())
       squares += lora::squared_distance(now->second, then);
   return squares;
-}
-
-int64_t uploaded_values(const lora::Payload& payload) {
-  int64_t values = 0;
-  for (const auto& [site, factors] : payload.adapters)
-    for (const auto& factor : kRankedFactors)
-      if ((factors.*factor.tensor).defined()) values += (factors.*factor.tensor).numel();
-  return values;
 }
 
 }  // namespace
@@ -124,7 +111,7 @@ double reach_of(const train::LocalTraining& training, double lr, int64_t steps, 
   const double distance = lr * static_cast<double>(steps);
   if (training.optimizer.name == train::OptimizerName::kSgd)
     return distance * training.max_grad_norm / (1 - training.optimizer.momentum);
-  return distance * std::sqrt(static_cast<double>(uploaded_values(sent)));
+  return distance * std::sqrt(static_cast<double>(lora::values_in(sent.adapters)));
 }
 
 }  // namespace evenkeel::fed

@@ -7,6 +7,7 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "fed/run/run_folder.h"
+#include "fed/run/stored_records.h"
 #include "fed/store/run_files.h"
 
 namespace evenkeel::fed {

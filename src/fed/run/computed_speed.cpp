@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "data/example.h"
 #include "fed/round/round.h"
 #include "fed/run/machine_speed.h"
 #include "models/cost.h"
@@ -24,9 +25,7 @@ lora::Sites smallest(lora::Sites sites) {
 }
 
 double mean_length(std::span<const data::Example> rows) {
-  double tokens = 0;
-  for (const auto& row : rows) tokens += static_cast<double>(row.ids.size());
-  return rows.empty() ? 1 : tokens / static_cast<double>(rows.size());
+  return rows.empty() ? 1 : static_cast<double>(data::tokens_in(rows)) / static_cast<double>(rows.size());
 }
 
 double mean_row_length(const Shards& shards) {
@@ -90,8 +89,7 @@ RunWork counted_work(Experiment& dry_run) {
   auto& server = dry_run.server;
   auto sites = std::exchange(server.sites, smallest(server.sites));
   const auto ones = [&](const std::string& site, const methods::GradientSample&) {
-    const int64_t experts = server.sites.at(site).experts;
-    return experts > 0 ? at::ones({experts, 1, 1}) : at::ones({1, 1});
+    return at::ones(lora::stacked_shape(server.sites.at(site), 1, 1));
   };
   auto work = work_of(dry_run, server.method->initialize(server.view(0, ones)));
   server.sites = std::move(sites);

@@ -9,7 +9,8 @@
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/stored_records.h"
+#include "fed/store/run_files.h"
 #include "scoring/measures.h"
 
 namespace evenkeel::fed {

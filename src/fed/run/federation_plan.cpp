@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "fed/run/computed_speed.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/memory_estimate.h"
-#include "models/cost.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -38,14 +36,11 @@ ClientTraffic traffic_of(const Experiment& e, const methods::ClientProfile& clie
           .up = factors};
 }
 
-/// Returns the sum of the `count` largest values.
+/// Returns the bytes of the `count` clients that have the most.
 int64_t largest(const std::vector<ClientTraffic>& clients, int64_t ClientTraffic::*bytes, int64_t count) {
   std::vector<int64_t> all;
   for (const auto& client : clients) all.push_back(client.*bytes);
-  std::sort(all.begin(), all.end(), std::greater<>());
-  int64_t total = 0;
-  for (int64_t i = 0; i < count; ++i) total += all.at(static_cast<size_t>(i));
-  return total;
+  return sum_of_largest(std::move(all), count);
 }
 
 }  // namespace
@@ -71,7 +66,7 @@ FederationPlan plan_federation(const RunConfig& config) {
   e.use(config.with([](ExperimentConfig& values) { values.clients.parallel = 1; }));  // a node is one client
   plan.node = memory_plan(e);
   plan.disk = disk_needs(e);
-  plan.node_disk = 4 * models::lora_parameters(e.server.sites, e.server.max_rank());
+  plan.node_disk = adapter_bytes(e.server, e.server.max_rank());
   for (const auto& client : e.server.clients) plan.clients.push_back(traffic_of(e, client));
   plan.participants = drawn_clients(static_cast<int64_t>(plan.clients.size()), config->clients.participation);
   plan.down = largest(plan.clients, &ClientTraffic::down, plan.participants);

@@ -22,8 +22,7 @@ train::LocalReport trained(Experiment& e, const methods::ServerState& state, con
   const auto before = config;
   config = before.with([&](ExperimentConfig& values) {
     auto& train = values.train;
-    train.local_epochs =
-        static_cast<double>(steps * train.batch_size * train.accumulation) / static_cast<double>(rows.size());
+    train.local_epochs = static_cast<double>(steps * train.rows_of_step()) / static_cast<double>(rows.size());
     values.secure_aggregation = {};  // a report then has tokens and seconds
     if (values.privacy.protects_clients()) values.privacy = {};
   });

@@ -6,8 +6,8 @@
 #include "fed/config/arithmetic.h"
 #include "fed/exchange/client.h"
 #include "fed/run/make_experiment.h"
-#include "fed/run/run_folder.h"
 #include "fed/run/state_evaluation.h"
+#include "fed/run/stored_config.h"
 
 namespace evenkeel::fed {
 namespace {

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "base/system/device.h"
 #include "base/system/local_ranks.h"
+#include "data/example.h"
 #include "fed/config/sampling.h"
 #include "fed/round/starting_gradients.h"
 #include "models/cost.h"
@@ -35,18 +38,16 @@ int64_t longest_batch(const Shards& shards, int64_t count) {
   for (const auto& shard : shards.examples) {
     std::vector<int64_t> lengths;
     for (const auto& example : shard) lengths.push_back(static_cast<int64_t>(example.ids.size()));
-    std::sort(lengths.rbegin(), lengths.rend());
     if (lengths.empty()) continue;
-    const auto rows = static_cast<int64_t>(lengths.size()), rest = count % rows;
-    const int64_t all = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-    most = std::max(most, count / rows * all + std::accumulate(lengths.begin(), lengths.begin() + rest, int64_t{0}));
+    const int64_t rows = std::ssize(shard);
+    most = std::max(most, count / rows * data::tokens_in(shard) + sum_of_largest(std::move(lengths), count % rows));
   }
   return most;
 }
 
 /// Returns an upper limit for the tokens of one forward pass: of a micro-batch, or of several that are merged.
 int64_t longest_pass(const Shards& shards, const train::LocalTraining& train) {
-  const int64_t step = longest_batch(shards, train.batch_size * train.accumulation);
+  const int64_t step = longest_batch(shards, train.rows_of_step());
   return std::max(longest_batch(shards, train.batch_size), std::min(train.merge_tokens, step));
 }
 
@@ -95,9 +96,7 @@ int64_t most_participants(const Experiment& e) {
   return drawn_clients(all, e.server.config->clients.participation);
 }
 
-int64_t adapter_bytes(const Experiment& e) {
-  return kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
-}
+int64_t largest_adapter(const Experiment& e) { return adapter_bytes(e.server, e.server.max_rank()); }
 
 using Parts = std::vector<models::MemoryPart>;
 const std::string kAdapterKeys = "lora.rank or lora.targets";
@@ -197,7 +196,7 @@ Parts with_merged(const Experiment& e, Parts parts) {
 Parts hidden_sum(const Experiment& e) {
   const auto& secure = e.server.config->secure_aggregation;
   if (!secure.hides_uploads()) return {};
-  return {{"the sum of hidden uploads", (2 * secure.bits / (8 * kFloat) + 2) * adapter_bytes(e),
+  return {{"the sum of hidden uploads", (2 * secure.bits / (8 * kFloat) + 2) * largest_adapter(e),
            "secure_aggregation.bits, " + kAdapterKeys}};
 }
 
@@ -285,7 +284,7 @@ models::MemoryPlan standing(const Experiment& e) {
                 converted = converted_bytes(e, file_bytes);
   models::MemoryPlan plan{.parts = {{"the program and its tokenizer", kProgram, ""},
                                     {"the server's adapters, and as much for what a method keeps beside them",
-                                     2 * adapter_bytes(e), kAdapterKeys}},
+                                     2 * largest_adapter(e), kAdapterKeys}},
                           .mapped = converted > 0 ? 0 : mapped_bytes(e, file_bytes)};
   if (converted > 0)
     plan.parts.push_back({"the base beside its file, in another type or in stacks", converted, "model.dtype"});
@@ -308,8 +307,18 @@ models::MemoryPlan with_worst(models::MemoryPlan plan, const std::vector<Parts>&
 
 }  // namespace
 
+int64_t adapter_bytes(const Server& server, int64_t rank) {
+  return kFloat * models::lora_parameters(server.sites, rank);
+}
+
+int64_t sum_of_largest(std::vector<int64_t> values, int64_t count) {
+  const auto end = values.begin() + count;
+  std::partial_sort(values.begin(), end, values.end(), std::greater<>());
+  return std::accumulate(values.begin(), end, int64_t{0});
+}
+
 models::MemoryPlan device_memory_plan(const Experiment& e) {
-  const int64_t adapter = kFloat * models::lora_parameters(e.server.sites, e.server.max_rank());
+  const int64_t adapter = largest_adapter(e);
   models::MemoryPlan plan{.parts = {models::device_libraries(), {"the base", base_bytes(e), "model.dtype"}}};
   const auto training = with_merged(e, device_training_moment(e, adapter)),
              scoring = with_merged(e, evaluation_moment(e, adapter));
@@ -326,7 +335,7 @@ void require_device_memory(const Experiment& e, c10::Device device) {
 int64_t merged_bytes_of_round(const Experiment& e) { return merged_bytes(e, 1); }
 
 models::MemoryPlan memory_plan(const Experiment& e) {
-  const int64_t adapter = adapter_bytes(e);
+  const int64_t adapter = largest_adapter(e);
   auto plan = standing(e);
   plan.parts.insert(plan.parts.begin() + 1, {"training rows", row_bytes(e.fabric.shards), "data.limit"});
   return with_worst(std::move(plan),
@@ -335,7 +344,7 @@ models::MemoryPlan memory_plan(const Experiment& e) {
 }
 
 models::MemoryPlan server_memory_plan(const Experiment& e) {
-  return with_worst(standing(e), {with_merged(e, scoring_moment(e, adapter_bytes(e))), aggregation_moment(e)});
+  return with_worst(standing(e), {with_merged(e, scoring_moment(e, largest_adapter(e))), aggregation_moment(e)});
 }
 
 }  // namespace evenkeel::fed

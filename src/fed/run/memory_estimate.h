@@ -2,6 +2,9 @@
 /// estimate, and `train` checks it after reading its rows.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "fed/run/experiment.h"
 #include "models/memory_plan.h"
 
@@ -18,6 +21,11 @@ models::MemoryPlan server_memory_plan(const Experiment& experiment);
 
 /// Returns the bytes of what a round merges into the base of every client; 0 for methods that leave it unchanged.
 int64_t merged_bytes_of_round(const Experiment& experiment);
+
+/// Returns the bytes of A and B of all sites at a rank, in float32.
+int64_t adapter_bytes(const Server& server, int64_t rank);
+/// Returns the sum of the `count` largest values. REQUIRES count <= values.size()
+int64_t sum_of_largest(std::vector<int64_t> values, int64_t count);
 
 /// Estimates memory on the GPU that holds the base: the base, the shared state, and a client in its step or an
 /// evaluation. The result is an upper bound, with activations in float32.

@@ -5,6 +5,7 @@
 
 #include "fed/config/client_rows.h"
 #include "fed/run/state_evaluation.h"
+#include "fed/run/stored_records.h"
 #include "fed/run/training_run.h"
 #include "fed/testing.h"
 

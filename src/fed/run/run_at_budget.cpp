@@ -5,7 +5,7 @@
 #include "base/plain/files.h"
 #include "fed/run/best_round.h"
 #include "fed/run/make_experiment.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/stored_config.h"
 
 namespace evenkeel::fed {
 namespace {

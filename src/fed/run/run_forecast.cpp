@@ -2,20 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/plain/clock.h"
+#include "data/example.h"
 #include "data/tasks.h"
 #include "fed/config/sampling.h"
 #include "fed/round/round.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/machine_speed.h"
 #include "fed/run/make_experiment.h"
+#include "fed/run/memory_estimate.h"
 #include "fed/run/state_evaluation.h"
-#include "models/cost.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -27,12 +28,9 @@ constexpr int64_t kCountedRounds = 1000;  // whose participants are drawn; more 
 
 double tokens_of(const Experiment& e, const methods::ClientProfile& client) {
   const auto& rows = e.fabric.shards.examples.at(static_cast<size_t>(client.id));
-  double tokens = 0;
-  for (const auto& row : rows) tokens += static_cast<double>(row.ids.size());
-  const auto& train = e.server.config->train;
-  const auto steps = train::local_steps(train, static_cast<int64_t>(rows.size()));
-  const double trained = static_cast<double>(steps * train.batch_size * train.accumulation);
-  return tokens / static_cast<double>(std::max<size_t>(1, rows.size())) * trained;
+  const int64_t trained = train::rows_of_round(e.server.config->train, static_cast<int64_t>(rows.size()));
+  return static_cast<double>(data::tokens_in(rows)) / static_cast<double>(std::max<size_t>(1, rows.size())) *
+         static_cast<double>(trained);
 }
 
 std::map<int64_t, double> trained_tokens(const Experiment& e) {
@@ -62,10 +60,9 @@ double evaluations(const RunConfig& config) {
 /// Returns the bytes of the uploads of the largest round. Every participant sends at most its whole adapter.
 int64_t upload_bytes(const Experiment& e) {
   std::vector<int64_t> all;
-  for (const auto& client : e.server.clients) all.push_back(4 * models::lora_parameters(e.server.sites, client.rank));
-  std::sort(all.rbegin(), all.rend());
-  const auto drawn = drawn_clients(static_cast<int64_t>(all.size()), e.server.config->clients.participation);
-  return std::accumulate(all.begin(), all.begin() + drawn, int64_t{0});
+  for (const auto& client : e.server.clients) all.push_back(adapter_bytes(e.server, client.rank));
+  const auto drawn = drawn_clients(std::ssize(all), e.server.config->clients.participation);
+  return sum_of_largest(std::move(all), drawn);
 }
 
 double seconds_per_row(Experiment& e, const methods::ServerState& state) {
@@ -88,7 +85,7 @@ RunSpeeds speeds_of(Experiment& e, const methods::ServerState& state, double sec
 }  // namespace
 
 DiskNeeds disk_needs(const Experiment& e) {
-  const int64_t adapter = 4 * models::lora_parameters(e.server.sites, e.server.max_rank());
+  const int64_t adapter = adapter_bytes(e.server, e.server.max_rank());
   const int64_t copies = e.server.config->evaluate.keep_best ? 6 : 3;  // of the best: its adapter and two states
   return {.kept = copies * adapter, .passing = adapter + 2 * upload_bytes(e)};
 }

@@ -12,6 +12,7 @@
 #include "fed/run/contamination.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
+#include "fed/run/stored_config.h"
 #include "fed/store/manifest.h"
 
 namespace evenkeel::fed {

@@ -32,12 +32,6 @@ struct RunHooks {
 /// \throws Error; the folder then holds no run
 Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 
-/// Takes the changes that a request makes in the config of an existing run (changes_of() in fed/store/run_request.h),
-/// if a resumed run may make them (fed/store/changeable_keys.h). Settings with which the run began need not be
-/// repeated.
-/// \throws kConfig naming the keys that must not change, with both values
-void take_changes(const RunRequest& request, RunFolder& folder, const SettledChange& as_run = {});
-
 /// Resumes a run with the config in its folder. If no run began there (no folder, an empty one, or a run stopped before
 /// its manifest was written), it begins one. The folder is changed only after all inputs are read and checked.
 ///

@@ -8,7 +8,9 @@
 
 #include "base/plain/files.h"
 #include "base/testing.h"
+#include "fed/run/new_run_folder.h"
 #include "fed/run/run_folder.h"
+#include "fed/run/stored_config.h"
 #include "fed/store/journal.h"
 #include "fed/store/manifest.h"
 
@@ -323,52 +325,52 @@ TEST_F(JournalFolder, ADamagedUploadIsIgnored) {
 
 TEST_F(PreparedFolder, AFolderWithoutACommittedRunCanBeUsedAgain) {
   const auto folder = path_ / "run";
-  EXPECT_TRUE(RunFolder::nothing_began(folder));
-  (void)RunFolder::prepare(folder);
+  EXPECT_TRUE(nothing_began(folder));
+  (void)prepare_folder(folder);
   write_file_atomic(folder / "config.toml", "");
   Checkpoint(folder / "checkpoint").begin();
   write_file_atomic(folder / "checkpoint/commit.json.part-1-0", "");
-  EXPECT_TRUE(RunFolder::nothing_began(folder));
-  const auto lock = RunFolder::prepare(folder);
+  EXPECT_TRUE(nothing_began(folder));
+  const auto lock = prepare_folder(folder);
   EXPECT_EQ(names_in(folder), (std::set<std::string>{".lock", ".unfinished"}));
-  EXPECT_REFUSAL(RunFolder::prepare(folder), "in use by process");
+  EXPECT_REFUSAL(prepare_folder(folder), "in use by process");
 }
 
 TEST_F(PreparedFolder, AFolderWithAPartialMarkerCanBeUsedAgain) {
   write_file_atomic(path_ / ".unfinished.part-1-0", "");
   write_file_atomic(path_ / ".lock", "process 1 on a machine that was switched off\n");
-  EXPECT_TRUE(RunFolder::nothing_began(path_));
-  (void)RunFolder::prepare(path_);
+  EXPECT_TRUE(nothing_began(path_));
+  (void)prepare_folder(path_);
   EXPECT_FALSE(fs::exists(path_ / ".unfinished.part-1-0"));
 }
 
 TEST_F(PreparedFolder, AFolderWithRowsForTheRunCanBeUsedAndKeepsThem) {
   make_folders(path_ / "rows");
   write_file_atomic(path_ / "rows/train.jsonl", "{}\n");
-  EXPECT_TRUE(RunFolder::nothing_began(path_));
-  RunFolder::abandon(path_, RunFolder::prepare(path_));
+  EXPECT_TRUE(nothing_began(path_));
+  abandon_folder(path_, prepare_folder(path_));
   EXPECT_EQ(names_in(path_), std::set<std::string>{"rows"});
   EXPECT_EQ(read_file(path_ / "rows/train.jsonl"), "{}\n");
 }
 
 TEST_F(PreparedFolder, AFolderWithOtherFilesIsNotChanged) {
   write_file_atomic(path_ / "config.toml", "mine");
-  EXPECT_THROW(RunFolder::prepare(path_), Error);
+  EXPECT_THROW(prepare_folder(path_), Error);
   EXPECT_EQ(read_file(path_ / "config.toml"), "mine");
-  EXPECT_FALSE(RunFolder::nothing_began(path_));
+  EXPECT_FALSE(nothing_began(path_));
 }
 
 TEST_F(PreparedFolder, FilesWithSimilarNamesAreNotChanged) {
   write_file_atomic(path_ / ".unfinished", "");
   write_file_atomic(path_ / "my config.toml", "mine");
-  EXPECT_REFUSAL(RunFolder::prepare(path_), "not empty");
+  EXPECT_REFUSAL(prepare_folder(path_), "not empty");
   EXPECT_EQ(read_file(path_ / "my config.toml"), "mine");
 }
 
 TEST_F(PreparedFolder, AFolderWithARunIsRefused) {
   write_file_atomic(path_ / "manifest.json", "{}");
-  EXPECT_THROW(RunFolder::prepare(path_), Error);
-  EXPECT_FALSE(RunFolder::nothing_began(path_));
+  EXPECT_THROW(prepare_folder(path_), Error);
+  EXPECT_FALSE(nothing_began(path_));
 }
 
 /// A run folder after two rounds.

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -77,9 +78,10 @@ struct Fit {
 
   void operator()(std::string_view factor, const at::Tensor& tensor, int64_t rows, int64_t columns) const {
     if (!tensor.defined()) return;
-    const int64_t axes = site.experts > 0 ? 3 : 2;
-    const bool fits = tensor.dim() == axes && (axes == 2 || tensor.size(0) == site.experts) &&
-                      (rows < 0 || tensor.size(-2) == rows) && (columns < 0 || tensor.size(-1) == columns);
+    const auto sizes = tensor.sizes();
+    const auto shape = lora::stacked_shape(site, rows, columns);
+    const bool fits = std::equal(sizes.begin(), sizes.end(), shape.begin(), shape.end(),
+                                 [](int64_t size, int64_t expected) { return expected < 0 || size == expected; });
     EK_CHECK(fits, kCheckpoint, source, ": ", factor, " of site ", name, " has shape ", tensor.sizes(),
              ", which does not fit the model");
   }

@@ -4,6 +4,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/log.h"
+#include "data/example.h"
 #include "fed/run/machine_speed.h"
 #include "flower/federation/agreement.h"
 
@@ -12,11 +13,8 @@ namespace {
 
 /// Estimates the tokens of a round, from the mean length of the rows.
 int64_t round_tokens(const train::LocalTraining& training, const std::vector<data::Example>& rows) {
-  size_t tokens = 0;
-  for (const auto& row : rows) tokens += row.ids.size();
-  const auto count = static_cast<int64_t>(rows.size());
-  const int64_t passes = train::local_steps(training, count) * training.batch_size * training.accumulation;
-  return static_cast<int64_t>(tokens) * passes / std::max<int64_t>(1, count);
+  const int64_t count = std::ssize(rows);
+  return data::tokens_in(rows) * train::rows_of_round(training, count) / std::max<int64_t>(1, count);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/plain/error.h"
+#include "base/plain/hex.h"
 #include "base/plain/text.h"
 #include "flower/format/objects.h"
 #include "lora/packing.h"
@@ -73,8 +74,8 @@ std::string optional_text(const Config& record, const char* key, size_t most, co
 /// Returns a SHA-256 that an envelope need not have. \throws kData for another text
 std::string optional_digest(const Config& record, const char* key, const std::string& from) {
   auto text = optional_text(record, key, kDigits, from);
-  EK_CHECK(text.empty() || (text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == text.npos), kData,
-           from, " sends \"", key, "\" that is no SHA-256 in 64 digits: ", shown(text));
+  EK_CHECK(text.empty() || is_hex(text, kDigits), kData, from, " sends \"", key,
+           "\" that is no SHA-256 in 64 digits: ", shown(text));
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "fed/run/stored_records.h"
 #include "fed/run/training_run.h"
 #include "fed/store/run_request.h"
 #include "fed/testing.h"

@@ -28,6 +28,7 @@
 #include "flower/federation/rows_error.h"
 #include "flower/format/flwr_message.h"
 #include "lora/peft.h"
+#include "models/cost.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -186,8 +187,7 @@ struct NodeClient::Agreement {
     const auto& server = experiment.server;
     auto most = fed::news_terms(server, server.config->train.rounds);
     most.rank = most.delta_rank + server.max_rank();
-    for (const auto& [name, site] : server.sites)
-      most.values += std::max<int64_t>(site.experts, 1) * most.rank * (site.in + site.out);
+    most.values += models::lora_parameters(server.sites, most.rank);
     return most;
   }
   fed::DownloadTerms terms_of(std::string_view kind) const {

@@ -8,6 +8,7 @@
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
+#include "base/plain/hex.h"
 #include "base/plain/sealed.h"
 #include "base/plain/text.h"
 
@@ -26,7 +27,7 @@ struct Seals {
 /// Returns true for a name that begins with the name of a run, 16 hexadecimal digits, and a hyphen.
 bool is_of_a_run(std::string_view name) {
   constexpr size_t kDigits = 16;
-  return name.find_first_not_of("0123456789abcdef") == kDigits && name[kDigits] == '-';
+  return is_hex(name.substr(0, kDigits), kDigits) && name.substr(kDigits).starts_with('-');
 }
 
 fs::path seal_of(fs::path file) { return file.replace_extension(".json"); }

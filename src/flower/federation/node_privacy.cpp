@@ -66,7 +66,7 @@ NodePrivacy::NodePrivacy(std::shared_ptr<privacy::Ledger> ledger, const NodePriv
                          const fed::SharedState& shared)
     : ledger_(std::move(ledger)), run_(std::move(run)), shared_(shared) {
   const auto& train = run_.config->train;
-  lot_ = options.lot > 0 ? options.lot : train.batch_size * train.accumulation;
+  lot_ = options.lot > 0 ? options.lot : train.rows_of_step();
   EK_CHECK(lot_ <= run_.rows, kConfig, "a private step would draw ", lot_, " of ", run_.rows,
            " rows: --privacy-lot has to be smaller, or the rows more");
   plan_ = {.run = run_.run,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 #include <span>
 
 #include "base/format/fingerprint.h"
@@ -10,26 +9,19 @@
 #include "base/plain/files.h"
 #include "base/plain/sealed.h"
 #include "base/plain/text.h"
+#include "crypto/secret.h"
 #include "fed/run/experiment.h"
 #include "fed/store/model_files.h"
 
 namespace evenkeel::flower {
 namespace {
 
-constexpr size_t kSaltDigits = 64;  // hexadecimal: 256 bits
+constexpr size_t kSaltBytes = 32;
 
 struct StoredSalt {
   std::string salt;
   void visit(auto& field) { field("salt", salt); }
 };
-
-std::string new_salt() {
-  std::random_device device;
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string salt(kSaltDigits, '0');
-  for (char& digit : salt) digit = kDigits[device() % kDigits.size()];
-  return salt;
-}
 
 /// Appends a text with its length, so that different lists of texts never give the same bytes.
 void append(std::string& to, std::string_view text) { to += concat(text.size(), ':', text, '\n'); }
@@ -81,7 +73,7 @@ std::string digest_of_files(const fs::path& folder, bool of_tokenizer) {
 
 std::string salt_of_run(const fs::path& folder, const std::string& run) {
   if (folder.empty()) {
-    static const std::string of_process = new_salt();
+    static const std::string of_process = crypto::random_hex(kSaltBytes);
     return sha256(concat(of_process, ' ', run));
   }
   const auto file = folder / concat(run, "-salt.json");
@@ -90,7 +82,7 @@ std::string salt_of_run(const fs::path& folder, const std::string& run) {
     return record::read<StoredSalt>({json, file.string(), kCheckpoint}).salt;
   }
   make_folders(folder);
-  StoredSalt stored{new_salt()};
+  StoredSalt stored{crypto::random_hex(kSaltBytes)};
   write_sealed(file, record::write(stored));
   return stored.salt;
 }

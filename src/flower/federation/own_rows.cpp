@@ -9,7 +9,7 @@ namespace {
 
 /// Returns the number of rows that a round's update is of, out of `examples` that the run keeps.
 int64_t rows_of_update(const train::LocalTraining& train, int64_t examples) {
-  return std::min(examples, train::local_steps(train, examples) * train.batch_size * train.accumulation);
+  return std::min(examples, train::rows_of_round(train, examples));
 }
 
 /// Returns the fewest rows that the node gives something of: its limit, or all rows that it has.

@@ -1,23 +1,16 @@
 #include "flower/federation/roster.h"
 
-#include <random>
 #include <utility>
 
 #include "base/format/record.h"
 #include "base/plain/files.h"
 #include "base/plain/sealed.h"
+#include "crypto/secret.h"
 
 namespace evenkeel::flower {
 namespace {
 
-/// Returns a random name of 64 bits.
-std::string new_name() {
-  std::random_device device;
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string name(16, '0');
-  for (char& digit : name) digit = kDigits[device() % kDigits.size()];
-  return name;
-}
+constexpr size_t kNameBytes = 8;  // of the random name of a run
 
 struct Page {
   std::string run, offer{};
@@ -46,7 +39,7 @@ Roster::Roster(fs::path file) : file_(std::move(file)) {
   if (path_exists(file_)) {
     load();
   } else {
-    run_ = new_name();
+    run_ = crypto::random_hex(kNameBytes);
     save();
   }
 }
@@ -119,7 +112,7 @@ size_t Roster::offer(const std::string& offer) {
   const auto digest = sha256(offer);
   if (digest == offer_) return 0;
   const size_t removed = members_.size();
-  if (removed > 0) run_ = new_name();
+  if (removed > 0) run_ = crypto::random_hex(kNameBytes);
   members_.clear();
   offer_ = digest;
   save();

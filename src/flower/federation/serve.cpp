@@ -15,10 +15,10 @@
 #include "fed/config/config_paths.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/make_experiment.h"
+#include "fed/run/new_run_folder.h"
 #include "fed/run/state_evaluation.h"
 #include "fed/run/training_run.h"
 #include "fed/store/audit_summary.h"
-#include "fed/store/manifest.h"
 #include "fed/store/run_files.h"
 #include "flower/federation/agreed_terms.h"
 #include "flower/federation/placement.h"
@@ -90,7 +90,8 @@ class Serving {
     require_keys(experiment.server.config);
     learn_prompts(experiment.fabric.context);
     complete(experiment);
-    record_changes(folder.changes(), folder.opened_round());  // first: a kill in between leaves no change unrecorded
+    // First, so that a kill in between leaves no change unrecorded.
+    record_changes(folder.changes().taken(), folder.opened_round());
     folder.settle();
     folder.keep_log(std::move(log));
     return {std::move(experiment), std::move(folder)};
@@ -366,13 +367,7 @@ std::vector<scoring::TaskScore> go_on(const ServeOptions& options, const fs::pat
            "--from-round: rounds that were summed under masks cannot be repeated, because nodes help with one sum per "
            "round; begin a new run from the adapter of round ",
            *options.from_round, " (lora.init)");
-  if (const auto rounds = options.request.rounds(fed::begun_request(path).settings)) folder.extend(*rounds);
-  fed::take_changes(options.request, folder,
-                    [&](const fed::RunConfig& config) { return as_served(config, federation); });
-  folder.use_method(options.request.changed_method);
-  folder.admit(options.request.allowed);
-  folder.use_base(options.request.base);
-  folder.check_files();
+  folder.changes().take(options.request, [&](const fed::RunConfig& config) { return as_served(config, federation); });
   auto experiment = served_experiment(folder.config(), options.evaluate);
   folder.check(experiment.server, nullptr);
   const auto grid = grid_in(federation);
@@ -391,7 +386,7 @@ std::vector<scoring::TaskScore> begin(const ServeOptions& options, const fs::pat
   auto log = std::make_unique<log::File>();
   const auto config = served_config(options.request);
   const bool was_there = path_exists(path);
-  auto lock = fed::RunFolder::prepare(path, options.resume);
+  auto lock = fed::prepare_folder(path, options.resume);
   const auto federation = path / kFolder;
   std::unique_ptr<Grid> grid;
   std::optional<fed::Experiment> experiment;
@@ -399,7 +394,7 @@ std::vector<scoring::TaskScore> begin(const ServeOptions& options, const fs::pat
     experiment = served_experiment(config, options.evaluate);
     grid = grid_in(federation);
   } catch (...) {
-    if (!was_there) fed::RunFolder::abandon(path, std::move(lock));
+    if (!was_there) fed::abandon_folder(path, std::move(lock));
     throw;
   }
   return played(*grid, path, [&] {
@@ -417,7 +412,7 @@ ServedRun serve(const ServeOptions& options,
                 const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& grid_in) {
   const auto& request = options.request;
   const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
-  const bool goes_on = options.resume && !fed::RunFolder::nothing_began(path);
+  const bool goes_on = options.resume && !fed::nothing_began(path);
   return {path, goes_on ? go_on(options, path, grid_in) : begin(options, path, grid_in)};
 }
 

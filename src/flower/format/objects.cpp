@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/plain/hex.h"
 #include "base/plain/json.h"
 #include "base/plain/text.h"
 #include "flower/format/calls.h"
@@ -122,15 +123,10 @@ std::string object_id(std::string_view head, std::span<const std::span<const std
               EVP_DigestUpdate(context.get(), head.data(), head.size()) == 1;
   for (const auto piece : pieces) good = good && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
   EK_CHECK(good && EVP_DigestFinal_ex(context.get(), digest, &length) == 1, kInternal, "SHA-256 is not to be had");
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string id;
-  for (unsigned i = 0; i < length; ++i) id += {kHex[digest[i] >> 4], kHex[digest[i] & 15]};
-  return id;
+  return to_hex({digest, length});
 }
 
-bool is_object_id(std::string_view text) {
-  return text.size() == kIdDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
+bool is_object_id(std::string_view text) { return is_hex(text, kIdDigits); }
 
 uint64_t Object::bytes() const {
   uint64_t bytes = head.size();

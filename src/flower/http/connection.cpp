@@ -14,6 +14,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/plain/clock.h"
+
 namespace evenkeel::flower {
 namespace {
 
@@ -25,10 +27,6 @@ constexpr auto kStep = 100ms;               // interval of checking whether othe
 constexpr double kBodyGrace = 10;           // seconds before the minimum rate of a body applies
 constexpr auto kGraceInTheWay = 3s;         // the same, while other connections wait for a thread
 constexpr ssize_t kNothingYet = -1, kBroken = -2;
-
-std::chrono::steady_clock::duration seconds(double value) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(value));
-}
 
 }  // namespace
 
@@ -56,7 +54,7 @@ Connection::~Connection() {
 /// Returns when a body or an answer is in the way of other connections: its rate counts after a short time.
 Connection::Clock::time_point Connection::deadline_in_the_way() const {
   if (in_head_ || !has_waiters_()) return Clock::time_point::max();
-  return phase_begin_ + kGraceInTheWay + seconds(static_cast<double>(phase_bytes_) / limits_.bytes_per_s);
+  return phase_begin_ + kGraceInTheWay + steady_duration(static_cast<double>(phase_bytes_) / limits_.bytes_per_s);
 }
 
 bool Connection::wait(short events, Clock::time_point deadline) const {
@@ -140,9 +138,9 @@ void Connection::on_idle() {
 /// Returns when the current phase must be over. A request's head has a fixed time; bodies and answers have a minimum
 /// rate.
 Connection::Clock::time_point Connection::deadline() const {
-  if (in_head_) return phase_begin_ + seconds(limits_.head_s);
-  const auto pace = seconds(kBodyGrace + static_cast<double>(phase_bytes_) / limits_.bytes_per_s);
-  return std::min(phase_begin_ + pace, progress_at_ + seconds(limits_.silence_s));
+  if (in_head_) return phase_begin_ + steady_duration(limits_.head_s);
+  const auto pace = steady_duration(kBodyGrace + static_cast<double>(phase_bytes_) / limits_.bytes_per_s);
+  return std::min(phase_begin_ + pace, progress_at_ + steady_duration(limits_.silence_s));
 }
 
 ssize_t Connection::fill() {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/plain/clock.h"
 #include "base/plain/error.h"
 #include "base/plain/os_error.h"
 
@@ -23,15 +24,11 @@ size_t files_allowed() {
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(limit.rlim_cur) : 1024;
 }
 
-std::chrono::steady_clock::duration duration_of(double seconds) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 IdleConnections::IdleConnections(const IdleLimits& limits, Ready ready, std::function<void()> cut_off)
-    : idle_(duration_of(limits.idle_s)),
-      head_(duration_of(limits.head_s)),
+    : idle_(steady_duration(limits.idle_s)),
+      head_(steady_duration(limits.head_s)),
       most_(std::min(limits.most, files_allowed() / 2)),
       most_unfinished_(std::min(limits.most_unfinished, files_allowed() / 4)),
       ready_(std::move(ready)),

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/plain/clock.h"
 #include "base/plain/log.h"
 
 namespace evenkeel::flower {
@@ -79,7 +80,7 @@ Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<c
       return answer;
     }
     if (count == 1) continue;  // the first failure is often just a closed idle connection
-    const double silent = std::chrono::duration<double>(NodeClock::now() - start).count();
+    const double silent = seconds_since(start);
     if (last_warning == 0 || silent - last_warning > 60) {
       log::warning("[node] ", server_.text(), path, ": ", described(answer), refused_time ? clock_word(answer) : "",
                    "; trying again");

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/plain/clock.h"
 #include "base/plain/dead_parts.h"
 #include "base/plain/file_lock.h"
 #include "base/plain/files.h"
@@ -201,7 +202,7 @@ struct NodeLink::Parts {
 
   double pause(bool brisk) const {
     constexpr double kBrisk_s = 0.05;
-    const double since = std::chrono::duration<double>(SteadyClock::now() - found_at).count();
+    const double since = seconds_since(found_at);
     const double least = brisk ? std::min(kBrisk_s, options.poll_s) : options.poll_s;
     return std::clamp(since / 20, least, std::max(options.poll_s, options.slowest_poll_s));
   }

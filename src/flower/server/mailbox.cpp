@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/plain/clock.h"
+#include "base/plain/hex.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "flower/http/http_server.h"
@@ -16,19 +18,12 @@ constexpr double kTtlSlack = 0.1;
 constexpr auto kRedelivery = std::chrono::seconds(10);
 constexpr auto kSweep = std::chrono::milliseconds(100);
 
-std::chrono::steady_clock::duration as_duration(double seconds) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 /// Returns a random token of 36 characters, as in Flower.
 std::string new_token() {
   std::array<unsigned char, 16> bytes{};
   EK_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, kInternal, "no random bytes");
-  std::string token;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) token += '-';
-    token += {"0123456789abcdef"[bytes[i] >> 4], "0123456789abcdef"[bytes[i] & 15]};
-  }
+  std::string token = to_hex(bytes);
+  for (const size_t at : std::array<size_t, 4>{8, 13, 18, 23}) token.insert(at, 1, '-');
   return token;
 }
 
@@ -71,7 +66,7 @@ std::string Mailbox::send(uint64_t node, const Content& content, SendOptions opt
   sent->metadata = parcel->metadata();
   sent->parcel = std::move(parcel);
   sent->place = std::move(options.place);
-  sent->expires_at = Clock::now() + as_duration(std::min(options.ttl_s, 1e8));
+  sent->expires_at = Clock::now() + steady_duration(std::min(options.ttl_s, 1e8));
   const std::lock_guard lock(mutex_);
   auto& open = of_node_[node];
   EK_CHECK(open.size() < node_limits_.open_messages, kData, "node ", node, " has ", open.size(),
@@ -302,7 +297,7 @@ Mailbox::Answered Mailbox::push(uint64_t node, const PushMessagesRequest& reques
     }
   }
   sent->reply->token = new_token();
-  sent->reply->lease_until = now + as_duration(lease_s_);
+  sent->reply->lease_until = now + steady_duration(lease_s_);
   answer.response.token = sent->reply->token;
   for (const auto& id : sent->reply->assembly->ids())
     if (!sent->reply->assembly->has(id)) answer.response.objects_to_push.push_back(id);
@@ -347,7 +342,7 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
   const std::lock_guard lock(mutex_);
   const auto entry = messages_.find(message_id);
   if (entry == messages_.end()) return result;
-  if (entry->second->reply) entry->second->reply->lease_until = Clock::now() + as_duration(lease_s_);
+  if (entry->second->reply) entry->second->reply->lease_until = Clock::now() + steady_duration(lease_s_);
   if (end) finish(message_id, std::move(*end));
   if (complete && assembly->failure())
     finish(message_id, {.kind = Arrival::Kind::kError,

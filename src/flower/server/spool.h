@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "base/plain/descriptor.h"
 
 namespace evenkeel::flower {
 
@@ -16,7 +19,6 @@ class Spool {
   /// \param folder  folder of the file, which the first put() creates
   /// \param most    largest size in bytes
   Spool(std::filesystem::path folder, uint64_t most) : folder_(std::move(folder)), most_(most) {}
-  ~Spool();
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
@@ -30,7 +32,7 @@ class Spool {
  private:
   std::filesystem::path folder_;
   uint64_t most_, bytes_ = 0;
-  int file_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace evenkeel::flower

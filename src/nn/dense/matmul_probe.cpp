@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "base/plain/clock.h"
 #include "base/system/dispatch.h"
 #include "nn/dense/frozen_weight.h"
 #include "nn/kernels/matmul/matmul.h"
@@ -73,7 +74,7 @@ double seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights, std
     at::parallel_for(0, static_cast<int64_t>(operands.size()), 1, work);
   else
     work(0, 1);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 // Returns how many weights make about 1 GFLOP; at least one per thread.

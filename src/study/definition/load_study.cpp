@@ -4,7 +4,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
 #include "study/definition/study_state.h"
 
 namespace evenkeel::study {
@@ -27,7 +27,7 @@ std::string why_missing(const StudyRun& run) {
 
 /// Reads the records of a run, or sets `run.missing` to the reason why there are none.
 void read_records(const fs::path& folder, comparison::ArmRun& run) try {
-  if (!fed::RunFolder::holds_run(folder)) {
+  if (!fed::holds_run(folder)) {
     run.missing = concat(folder.string(), " holds no run");
     return;
   }

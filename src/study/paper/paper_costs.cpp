@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comparison/cost_by_k.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/stored_config.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
 #include "report/cost_by_k_table.h"

@@ -6,7 +6,9 @@
 
 #include "base/plain/files.h"
 #include "fed/run/best_round.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
+#include "fed/run/stored_config.h"
+#include "fed/run/stored_records.h"
 #include "fed/store/manifest.h"
 
 namespace evenkeel::study {
@@ -23,7 +25,7 @@ void check_unused(const fs::path& folder) {
 
 /// Refuses a folder that has files but no run.
 void check_whole(const fs::path& folder) {
-  EK_CHECK(fed::RunFolder::holds_run(folder) || fed::RunFolder::nothing_began(folder), kIo, folder.string(),
+  EK_CHECK(fed::holds_run(folder) || fed::nothing_began(folder), kIo, folder.string(),
            ": manifest.json is missing and other files are there; put it back, or move the folder away to make the run "
            "again");
 }
@@ -56,7 +58,7 @@ void check_run(const Study& study, size_t index, bool again) {
   try {
     check_unused(folder);
     check_whole(folder);
-    const bool there = fed::RunFolder::holds_run(folder);
+    const bool there = fed::holds_run(folder);
     EK_CHECK(there || again || !done, kIo, folder.string(),
              " is gone, but the run is done; put it back, or make it again by --resume --only ", state.label());
     if (!there) return;

@@ -9,7 +9,7 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "fed/round/progress.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
 #include "fed/store/changed_keys.h"
 
 namespace evenkeel::study {
@@ -55,7 +55,7 @@ std::vector<std::string> RunQueue::words_of(size_t run) const {
   const auto methods = method_words(config->method);
   words.insert(words.end(), methods.begin(), methods.end());
   const auto& base = study_.state.moved_base;
-  if (fed::RunFolder::holds_run(folder)) {  // resuming needs no settings
+  if (fed::holds_run(folder)) {  // resuming needs no settings
     words.emplace_back("--resume");
     if (!base.empty()) words.insert(words.end(), {"--base", base});
   } else {

@@ -8,8 +8,9 @@
 #include "base/system/process.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/memory_estimate.h"
-#include "fed/run/run_folder.h"
+#include "fed/run/new_run_folder.h"
 #include "fed/run/state_evaluation.h"
+#include "fed/run/stored_config.h"
 #include "fed/store/manifest.h"
 #include "study/running/run_check.h"
 
@@ -42,7 +43,7 @@ int64_t check_inputs_of_begun(const StudyTask& task) {
   int64_t begun = 0;
   for (const auto& run : task.study.state.runs) {
     const auto folder = task.study.folder / run.folder;
-    if (!fed::RunFolder::holds_run(folder)) continue;
+    if (!fed::holds_run(folder)) continue;
     ++begun;
     try {
       const auto base = models::find_model_folder(moved.empty() ? fed::run_config(folder)->model.path : moved);

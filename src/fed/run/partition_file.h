@@ -1,0 +1,20 @@
+/// \file  Writes and reads partition.json of a run folder (fed/run/run_folder.h): the row indices of every client, if
+/// the run divides rows among clients.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "fed/config/client_rows.h"
+
+namespace evenkeel::fed {
+
+/// Writes partition.json. \throws kIo
+void write_partition(const std::filesystem::path& folder, const Shards& shards);
+/// Compares partition.json with the shards. \throws kCheckpoint when they do not match
+void check_partition(const std::filesystem::path& folder, const Shards& shards);
+/// Returns the files that were divided, where they are now. Empty if there is no partition.json, or rows are generated.
+std::vector<std::string> files_in_partition(const std::filesystem::path& folder);
+
+}  // namespace evenkeel::fed
