@@ -1,13 +1,15 @@
 #include "apps/library_exit.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/plain/os_error.h"
 
@@ -24,14 +26,10 @@ Error reason() try {
   return os_error(error);
 }
 
-/// Threads that may call exit() at a time. Each runs a copy of on_exit(), because none may run what comes after it,
-/// the destructors of objects that other threads use.
-constexpr int kMostThreads = 256;
-
-void on_exit() {
-  static std::atomic_flag reported;
-  if (!reporter) return;  // the program itself ends
-  while (reported.test_and_set()) ::pause();
+/// Ends the process without destructors of objects that other threads use. Several threads often fail together: what
+/// the library prints in the others comes first, so that the report is the last line.
+[[noreturn]] void report_and_end() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const int code = reporter(reason());
   std::fflush(nullptr);
   std::_Exit(code);
@@ -39,14 +37,18 @@ void on_exit() {
 
 }  // namespace
 
-LibraryExit::LibraryExit(std::function<int(const Error&)> report) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    for (int i = 0; i < kMostThreads; ++i) std::atexit(on_exit);
-  });
-  reporter = std::move(report);
-}
+LibraryExit::LibraryExit(std::function<int(const Error&)> report) { reporter = std::move(report); }
 
 LibraryExit::~LibraryExit() { reporter = nullptr; }
 
 }  // namespace evenkeel::apps
+
+/// Takes the place of the C library's exit() for all libraries of the process (apps/CMakeLists.txt exports it). Several
+/// threads may call it at once, which is not safe with that of glibc before 2.41.
+extern "C" [[noreturn]] __attribute__((used)) void exit(int code) noexcept {
+  static std::atomic_flag called;
+  while (called.test_and_set()) ::pause();  // another thread ends the process
+  if (evenkeel::apps::reporter) evenkeel::apps::report_and_end();
+  reinterpret_cast<void (*)(int)>(::dlsym(RTLD_NEXT, "exit"))(code);
+  std::abort();
+}
