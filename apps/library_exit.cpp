@@ -45,7 +45,7 @@ LibraryExit::~LibraryExit() { reporter = nullptr; }
 
 /// Takes the place of the C library's exit() for all libraries of the process (apps/CMakeLists.txt exports it). Several
 /// threads may call it at once, which is not safe with that of glibc before 2.41.
-extern "C" [[noreturn]] __attribute__((used)) void exit(int code) noexcept {
+extern "C" __attribute__((noreturn, used)) void exit(int code) noexcept {
   static std::atomic_flag called;
   while (called.test_and_set()) ::pause();  // another thread ends the process
   if (evenkeel::apps::reporter) evenkeel::apps::report_and_end();
