@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
 #include "base/plain/number_text.h"

@@ -84,7 +84,7 @@ class Connection {
   const std::function<bool()> has_waiters_;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
-  bool in_head_ = true, too_slow_ = false, lingers_ = true, ended_ = false, known_ = false;
+  bool in_head_ = true, too_slow_ = false, lingers_ = true, known_ = false;
   std::optional<Clock::time_point> head_began_{};
   uint64_t phase_bytes_ = 0, bytes_in_ = 0, bytes_out_ = 0;
   Clock::time_point phase_begin_ = Clock::now(), progress_at_ = phase_begin_;
