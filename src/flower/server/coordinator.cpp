@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <latch>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -84,6 +85,7 @@ struct Coordinator::Parts {
 
   /// Ends the open messages of nodes whose keys are not in the new list.
   void allow(const std::vector<AllowedKey>& keys) {
+    const std::lock_guard guard(losing_mutex);
     const auto removed = registry.allow(keys);
     log::info("[serve] ", options.allow_file.string(), " was read again: ", keys.size(), " keys may join");
     for (const uint64_t node : removed) {
@@ -368,11 +370,13 @@ struct Coordinator::Parts {
 
   void sweep() {
     mailbox.expire();
+    const std::lock_guard guard(losing_mutex);
     for (const uint64_t node : mailbox.addressees())
       if (!registry.online(node)) mailbox.lose(node, "the node is offline");
   }
 
   const CoordinatorOptions options;
+  std::mutex losing_mutex;  // a node whose key is removed is offline: the removal is the reason for what it loses
   Registry registry;
   Mailbox mailbox;
   Verifier verifier{};
