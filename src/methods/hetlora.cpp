@@ -26,12 +26,13 @@ namespace evenkeel::methods {
 namespace {
 
 /// What becomes of components that no participant of a round holds.
-enum class Unheld {
+enum class UnusedRank {
   kZero,  ///< padding makes them zero, after which they have no gradient and stay zero
   kKeep,  ///< they stay as they are
 };
-constexpr auto names(Unheld) {
-  return std::array{config::EnumName<Unheld>{"zero", Unheld::kZero}, config::EnumName<Unheld>{"keep", Unheld::kKeep}};
+constexpr auto names(UnusedRank) {
+  return std::array{config::EnumName<UnusedRank>{"zero", UnusedRank::kZero},
+                    config::EnumName<UnusedRank>{"keep", UnusedRank::kKeep}};
 }
 
 struct Config {
@@ -39,14 +40,14 @@ struct Config {
   double lambda = 1e-3;
   bool prune = true;
   int64_t rank_min = 1;
-  Unheld unheld = Unheld::kZero;
+  UnusedRank unused_rank = UnusedRank::kZero;
 
   void visit(auto& field) {
     field("gamma", gamma, "share of the rank before the tail, in (0, 1); the tail begins at floor(gamma r)");
     field("lambda", lambda, "weight of the tail's norm in the loss, 0 or more");
     field("prune", prune, "clients reduce their rank when the norm of the tail has decreased");
     field("rank_min", rank_min, "smallest rank after pruning, 1 or more");
-    field("unheld", unheld,
+    field("unused_rank", unused_rank,
           "components beyond the ranks of a round's participants: zero (padded, as in the paper: they never train "
           "again) or keep");
   }
@@ -134,7 +135,7 @@ class HetLora : public FederatedMethod {
       const auto before = factors;
       factors.a = lora::weighted_mean(a, weights);
       factors.b = lora::weighted_mean(b, weights);
-      if (config_.unheld == Unheld::kKeep) keep_from(largest_rank(uploads.each(), site), before, factors);
+      if (config_.unused_rank == UnusedRank::kKeep) keep_from(largest_rank(uploads.each(), site), before, factors);
       release_mapped_pages();
     }
     return next;

@@ -83,7 +83,7 @@ const std::vector<Change>& changes() {
       {"hetlora", "lambda", "1.0"},
       {"hetlora", "prune", "false", "gamma = 0.5"},
       {"hetlora", "rank_min", "3", "gamma = 0.5"},
-      {"hetlora", "unheld", "'keep'"},
+      {"hetlora", "unused_rank", "'keep'"},
       {"flora", "fresh_init", "'shared'"},
       {"florist", "mode", "'code'"},
       {"florist", "tau", "0.5"},
@@ -156,7 +156,7 @@ TinyFederation world_of(const Change& change) {
   world.training.batch_size = 1;
   // Makes tails shrink.
   if (change.key == "kbar_over") world.drawn = {0, 1, 3};
-  if (change.key == "unheld")
+  if (change.key == "unused_rank")
     for (const int64_t client : {0, 1}) world.drawn.push_back(client), world.clients.at(client).rank = world.rank - 1;
   if (change.key == "prune" || change.key == "rank_min") world.training.optimizer.weight_decay = 50;
   if (change.key != "unused_expert") return world;

@@ -95,7 +95,7 @@ TEST(TwoClients, HetLoraWeighsByTheNormsOfTheProducts) {
 
 TEST(TwoClients, HetLoraLosesOrKeepsComponentsThatNeitherHolds) {
   for (const bool keep : {false, true}) {
-    const OneSite world("hetlora", keep ? "unheld = \"keep\"" : "unheld = \"zero\"");
+    const OneSite world("hetlora", keep ? "unused_rank = \"keep\"" : "unused_rank = \"zero\"");
     auto state = world.method->initialize(world.server());
     state.global.adapters.at(kSite) = {.a = matrix({{1, 2}, {3, 4}}), .b = matrix({{5, 6}, {7, 8}})};
     const auto next = world.aggregate(state, {kFirst, kSecond}).global.adapters.at(kSite);

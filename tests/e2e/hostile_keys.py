@@ -219,7 +219,7 @@ BAD = {
     "method.hetlora.lambda": NOT_NEGATIVE,
     "method.hetlora.prune": NO_OTHER,
     "method.hetlora.rank_min": AT_LEAST_ONE,
-    "method.hetlora.unheld": word("zero", "keep"),
+    "method.hetlora.unused_rank": word("zero", "keep"),
     "method.flora.fresh_init": word("own", "shared"),
     "method.florist.mode": word("paper", "code"),
     "method.florist.tau": [("0.0", ["is 0"]), ("1.5", ["is 1.5"])],

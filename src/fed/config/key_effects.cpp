@@ -211,7 +211,7 @@ constexpr std::array kClasses{
     KeyClass{"method.hetlora.lambda", kMethod},
     KeyClass{"method.hetlora.prune", kMethod},
     KeyClass{"method.hetlora.rank_min", kMethod},
-    KeyClass{"method.hetlora.unheld", kMethod},
+    KeyClass{"method.hetlora.unused_rank", kMethod},
     KeyClass{"method.slimmable-moe.expert_mass", kMethod},
     KeyClass{"method.slimmable-moe.distillation", kMethod},
     KeyClass{"method.slimmable-moe.temperature", kMethod},
