@@ -16,15 +16,14 @@ at::Tensor mean_of_layers(const at::Tensor& loss_L, const StackedRouting& routin
 }  // namespace
 
 StackedRouting::StackedRouting(const RoutingByLayer& routing) : layers(static_cast<int64_t>(routing.size())) {
-  std::vector<at::Tensor> logits, counts, all_counts;
+  std::vector<at::Tensor> logits, counts;
   for (const auto& [layer, stats] : routing) {
-    all_counts.push_back(stats.counts);
+    all_counts_E.push_back(stats.counts);
     if (stats.router_logits.defined()) logits.push_back(stats.router_logits), counts.push_back(stats.counts);
   }
   if (logits.empty()) return;
   logits_LTE = at::stack(logits);
   counts_LE = at::stack(counts).to(logits_LTE.scalar_type());
-  counts_E = at::stack(all_counts).to(logits_LTE.scalar_type()).sum(0);
 }
 
 at::Tensor load_balance_loss(const StackedRouting& routing) {
@@ -38,7 +37,7 @@ at::Tensor pooled_load_balance_loss(const StackedRouting& routing) {
   if (!routing.logits_LTE.defined()) return {};
   const auto all_NE = routing.logits_LTE.flatten(0, 1);
   const auto tokens = static_cast<double>(routing.layers * routing.logits_LTE.size(1));
-  const auto f_E = routing.counts_E / tokens;
+  const auto f_E = at::stack(routing.all_counts_E).to(all_NE.scalar_type()).sum(0) / tokens;
   const auto p_E = all_NE.softmax(-1).mean(0) * (static_cast<double>(all_NE.size(0)) / tokens);
   return static_cast<double>(all_NE.size(1)) * (f_E * p_E).sum();
 }

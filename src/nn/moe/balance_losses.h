@@ -6,6 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "nn/moe/routing.h"
 
 namespace evenkeel::nn {
@@ -14,10 +16,10 @@ namespace evenkeel::nn {
 struct StackedRouting {
   StackedRouting(const RoutingByLayer& routing);  // NOLINT(google-explicit-constructor)
 
-  at::Tensor logits_LTE;  ///< raw scores, differentiable; undefined without layers
-  at::Tensor counts_LE;   ///< how often each expert was selected, in the type of the logits
-  int64_t layers = 0;     ///< number of all layers, also of those without logits
-  at::Tensor counts_E;    ///< counts summed over all layers, in the type of the logits
+  at::Tensor logits_LTE;                 ///< raw scores, differentiable; undefined without layers
+  at::Tensor counts_LE;                  ///< how often each expert was selected, in the type of the logits
+  int64_t layers = 0;                    ///< number of all layers, also of those without logits
+  std::vector<at::Tensor> all_counts_E;  ///< the integer counts of all layers
 };
 
 /// Computes E sum_i f_i P_i for each layer and returns the mean over layers. f_i is the fraction of token-choices of
