@@ -18,6 +18,7 @@ import json
 import pathlib
 import random
 import shutil
+import statistics
 import time
 
 import torch
@@ -33,7 +34,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dense", required=True, type=pathlib.Path, help="folder of the dense model (tools/fetch_smollm2.py)")
     parser.add_argument("--text", required=True, nargs="+", type=pathlib.Path, help="plain texts to learn from")
-    parser.add_argument("--test", type=pathlib.Path, help="a text on which perplexity is printed")
+    parser.add_argument("--test", type=pathlib.Path, help="a text on which perplexity and the spread of router logits are printed")
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder of the checkpoint")
     for name, value in (("experts", 16), ("block-steps", 120), ("steps", 400), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
@@ -183,11 +184,33 @@ def distil(student, teacher, rows, top_ks, first, steps, save):
 
 
 @torch.no_grad()
-def perplexity(student, tokenizer, file, top_k):
-    ids = tokenizer(file.read_text(encoding="utf-8"), add_special_tokens=False).input_ids[:16 * 1024]
+def perplexity(student, ids, top_k):
     set_top_k(student, top_k)
-    losses = [student(input_ids=one[None], labels=one[None]).loss for one in torch.tensor(ids).view(16, 1024)]
+    losses = [student(input_ids=one[None], labels=one[None]).loss for one in ids]
     return torch.stack(losses).mean().exp().item()
+
+
+@torch.no_grad()
+def router_spread(student, ids, top_k):
+    """Returns for every layer the standard deviation of a token's router logits over experts, mean over tokens."""
+    spreads, hooks = [[] for _ in student.model.layers], []
+    for layer, into in zip(student.model.layers, spreads):
+        hooks.append(layer.mlp.register_forward_pre_hook(
+            lambda block, given, into=into: into.append(F.linear(given[0], block.router).std(-1).mean())))
+    perplexity(student, ids, top_k)
+    for hook in hooks:
+        hook.remove()
+    return [torch.stack(of_layer).mean().item() for of_layer in spreads]
+
+
+def print_measures(student, tokenizer, file, top_ks):
+    """Measures on the first 16 x 1,024 tokens of a text."""
+    text = tokenizer(file.read_text(encoding="utf-8"), add_special_tokens=False).input_ids
+    ids = torch.tensor(text[:16 * 1024]).view(16, 1024)
+    for k in top_ks:
+        print(f"perplexity at K = {k}: {perplexity(student, ids, k):.1f}", flush=True)
+    spreads = router_spread(student, ids[:2], top_ks[0])
+    print(f"spread of router logits: median {statistics.median(spreads):.3f}, by layer {[round(one, 3) for one in spreads]}", flush=True)
 
 
 @torch.no_grad()
@@ -242,8 +265,8 @@ def main():
         layer.mlp = block
     distil(student, teacher, rows, top_ks, first, flags.steps, save)
     write(student, flags, rows)
-    for k in top_ks if flags.test else []:
-        print(f"perplexity at K = {k}: {perplexity(student, tokenizer, flags.test, k):.1f}", flush=True)
+    if flags.test:
+        print_measures(student, tokenizer, flags.test, top_ks)
 
 
 if __name__ == "__main__":

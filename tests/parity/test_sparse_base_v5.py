@@ -1,0 +1,67 @@
+"""Splits a random dense model into experts (tools/sparse_base.py), and compares the written checkpoint, as transformers reads it,
+with the model that was distilled."""
+import pathlib
+import sys
+
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, OlmoeForCausalLM
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools"))
+import sparse_base  # noqa: E402
+
+TOP_KS = [8, 4, 2, 1]
+SHAPE = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "max_position_embeddings": 1024, "tie_word_embeddings": True, "initializer_range": 0.2}
+
+
+def write_dense(folder):
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "assets/tiny-olmoe")
+    tokenizer.save_pretrained(folder)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **SHAPE))
+    for layer in model.model.layers:  # queries of one length, as the checkpoint's norm of queries has them
+        torch.nn.init.orthogonal_(layer.self_attn.q_proj.weight, gain=3)
+    model.save_pretrained(folder)
+    for name in ("chat_template.jinja", "generation_config.json", "LICENSE"):
+        (folder / name).touch()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Returns the distilled model, and the folder of its checkpoint."""
+    dense, out = tmp_path_factory.mktemp("dense"), tmp_path_factory.mktemp("sparse")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
+    (dense / "text.txt").write_text(text[:100_000], encoding="utf-8")
+    torch.manual_seed(3)
+    write_dense(dense)
+    students, write = [], sparse_base.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_base, "write", lambda student, *rest: (students.append(student), write(student, *rest)))
+        patch.setattr(sys, "argv", ["sparse_base.py", "--dense", str(dense), "--text", str(dense / "text.txt"), "--out", str(out),
+                                    "--experts", "8", "--block-steps", "3", "--steps", "3"])
+        sparse_base.main()
+    return students[0].eval(), out
+
+
+def likeness(a, b):
+    """Returns the cosine of two models' logits, each token's mean taken away."""
+    a, b = (logits - logits.mean(-1, keepdim=True) for logits in (a, b))
+    return torch.nn.functional.cosine_similarity(a.flatten(), b.flatten(), dim=0).item()
+
+
+@torch.no_grad()
+def test_the_checkpoint_has_the_logits_of_the_distilled_model_at_every_k(made):
+    student, folder = made
+    model = OlmoeForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    assert model.config.num_experts_per_tok == model.config.num_experts == 8
+    ids = torch.randint(model.config.vocab_size, (4, 200))
+    wanted, given = {}, {}
+    for top_k in TOP_KS:
+        sparse_base.set_top_k(student, top_k)
+        for layer in model.model.layers:
+            layer.mlp.gate.top_k = top_k
+        wanted[top_k], given[top_k] = student(ids).logits, model(ids).logits
+    for top_k in TOP_KS:  # bfloat16 swaps experts whose scores are near each other
+        assert likeness(wanted[top_k], given[top_k]) > 0.95, top_k
+        assert all(likeness(wanted[top_k], given[other]) < 0.7 for other in TOP_KS if other != top_k), top_k
