@@ -47,7 +47,7 @@ def numbered(folder):
 
 
 def navigation():
-    return {**NAVIGATION, "Registered studies": numbered("studies"),
+    return {**NAVIGATION, "Registered studies": {"Overview": "studies/README.md", **numbered("studies")},
             "Decisions": {"Index": "decisions/README.md", **numbered("decisions")}}
 
 
