@@ -155,6 +155,56 @@ TEST(LargeWorld, TrainingRowsOfATopicAreThoseOfItsTaskAndOfTheFactsAboutIt) {
     EXPECT_EQ(topics.size(), task == "builtin_large:facts" ? 4u : 1u) << task;
 }
 
+/// Returns whether the text of the world states what a row of the changed world states.
+bool is_in_the_text(const Row& row) {
+  static const auto sentences = [] {
+    std::set<std::string> all;
+    for (const auto& document : builtin_documents(60000, 42, world::WorldSize::kLarge))
+      for (size_t start = 0, end = 0; (end = document.find('.', start)) != document.npos; start = end + 2)
+        all.insert(document.substr(start, end - start));
+    return all;
+  }();
+  return sentences.contains(row.instruction + row.output);
+}
+
+TEST(ChangedWorld, AsksForFactsThatTheTextStatesOtherwise) {
+  for (const auto& task : tasks()) {
+    if (task.family != "builtin_changed") continue;
+    std::set<std::string> questions;
+    int64_t stated_otherwise = 0;
+    for (const auto& row : test_rows(task, {}).rows) {
+      questions.insert(row.instruction);
+      EXPECT_EQ(row.options.size(), 8u);
+      EXPECT_EQ(std::ranges::count(row.options, row.answer), 1) << row.instruction;
+      EXPECT_FALSE(is_in_the_text(row)) << row.instruction << row.output;
+      for (const auto& option : row.options) {
+        auto other = row;
+        other.output = " " + option;
+        stated_otherwise += is_in_the_text(other);
+      }
+    }
+    EXPECT_EQ(questions.size(), 240u) << task.name;
+    EXPECT_GT(stated_otherwise, 200) << task.name;
+    EXPECT_LT(majority_rate(test_rows(task, {}).rows), 0.05) << task.name;
+  }
+}
+
+TEST(ChangedWorld, TrainingRowsStateTheFactsOfTheQuestionsInFourOtherWordings) {
+  std::map<std::string, std::set<std::string>> wordings;
+  for (const auto& row : training_rows("builtin_changed", {}).rows) wordings[row.answer].insert(row.instruction);
+  for (const auto& task : tasks()) {
+    if (task.family != "builtin_changed") continue;
+    for (const auto& row : test_rows(task, {}).rows) {
+      const auto& stated = wordings.at(row.answer);
+      EXPECT_EQ(stated.count(row.instruction), 0u);
+      EXPECT_EQ(stated.count("they say that " + row.instruction), 1u) << row.instruction;
+      EXPECT_EQ(stated.count("as everyone knows, " + row.instruction), 1u) << row.instruction;
+    }
+  }
+  EXPECT_EQ(training_rows("builtin_changed", {}).rows.size(), 4u * 40 * 6 * 4);
+  EXPECT_EQ(training_rows("builtin_changed", {.limit = 100}).rows.size(), 100u);
+}
+
 TEST(BuiltinText, TheSmallWorldHasTheBitsOfTheBuiltInModels) {
   EXPECT_EQ(sha256(all_of(builtin_documents(3000, 42))),
             "52e237532702041d6fb00361d6c365972e78b4e7fff0fd5e575f734a412e8ed7");

@@ -71,7 +71,8 @@ std::vector<std::string> answers_in_format(std::string_view text) {
 }
 
 std::vector<TaskFamily>& table() {
-  static std::vector<TaskFamily> rows{commonsense(), telequad(), builtin(), builtin_large(), files()};
+  static std::vector<TaskFamily> rows{commonsense(),   telequad(),        builtin(),
+                                      builtin_large(), builtin_changed(), files()};
   return rows;
 }
 

@@ -1,8 +1,9 @@
 /// \file  Lists the tasks, loads their rows and finds answers in generated text. A task family is one entry of a
 /// registry (data/task_family.h). Each built-in family has a file of its own: tasks/commonsense.cpp (the eight
-/// LLM-Adapters sets), tasks/telequad.cpp (telecom questions with their documents), tasks/builtin.cpp and
-/// tasks/builtin_large.cpp (generated questions) and tasks/file_task.cpp (the user's own files). A program registers
-/// further families with add_task_family() (docs/tutorial-new-task.md). All but add_task_family() may run concurrently.
+/// LLM-Adapters sets), tasks/telequad.cpp (telecom questions with their documents), tasks/builtin.cpp,
+/// tasks/builtin_large.cpp and tasks/builtin_changed.cpp (generated questions) and tasks/file_task.cpp (the user's own
+/// files). A program registers further families with add_task_family() (docs/tutorial-new-task.md). All but
+/// add_task_family() may run concurrently.
 ///
 /// Example:  auto set = training_rows("telequad", {.path = "data/telequad", .label = "docid"});
 #pragma once

@@ -60,7 +60,7 @@ BAD = {
     "lora.router_lora": NO_OTHER,
     "lora.init": NO_OTHER,
     "lora.lora_scale_mode": word("fixed_alpha", "const_scale"),
-    "data.task": word("commonsense", "telequad", "builtin", "builtin_large", "files") + [("[]", ["empty"]), ('["builtin", "x"]', ["x", "files"])],
+    "data.task": word("commonsense", "telequad", "builtin", "builtin_large", "builtin_changed", "files") + [("[]", ["empty"]), ('["builtin", "x"]', ["x", "files"])],
     "data.path": NO_OTHER,
     "data.template": word("paper", "llm_adapters"),
     "data.chat_template": [("'chat.jinja'", ["given", 'template = "chat"'])],

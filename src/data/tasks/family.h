@@ -12,6 +12,8 @@ TaskFamily telequad();     ///< TeleQuAD v4, read from its file
 TaskFamily builtin();
 /// Generated questions about the large built-in world, 400 test rows per task.
 TaskFamily builtin_large();
+/// Facts of the large built-in world with other values than its text has.
+TaskFamily builtin_changed();
 TaskFamily files();  ///< rows of the user's own files, named by `[data.files]`
 
 }  // namespace evenkeel::data

@@ -195,13 +195,12 @@ struct DataSection : data::TokenizeOptions {
   data::TelequadConfig telequad;
   data::FilesConfig files;
   void visit(auto& field) {
-    field(
-        "task", task,
-        "task family of the training rows, or a list of families: commonsense, telequad, builtin, builtin_large, files "
-        "(your own)");
+    field("task", task,
+          "task family of the training rows, or a list of families: commonsense, telequad, builtin, builtin_large, "
+          "builtin_changed, files (your own)");
     field("path", path,
           "folder of the family's data files, or of such folders; $EVENKEEL_DATA/ at the start is replaced; "
-          "hf://datasets/org/name: in the local hub cache; unused by builtin, builtin_large and files");
+          "hf://datasets/org/name: in the local hub cache; unused by builtin* and files");
     data::TokenizeOptions::visit(field);
     field("chat_template", chat_template,
           "template = \"chat\" only: template file to use in place of the model's, copied into the run folder; empty: "
