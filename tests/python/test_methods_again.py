@@ -90,3 +90,21 @@ def test_the_studied_server_momentum_is_that_of_the_tutorial_with_a_step(config,
     factors = [key for key in once if "lora_B" in key]
     assert norm(once[key] for key in factors) > 1e-3
     assert norm(twice[key] - 2 * once[key] for key in factors) <= 1e-6 * norm(once[key] for key in factors)
+
+
+def test_the_studied_client_momentum_repeats_a_share_of_the_last_move(config, fedit, tmp_path):
+    """B starts at zero, so its first move is its value; in the second round the learning rate is next to nothing."""
+    def run(name, *settings):
+        words = [word for setting in settings for word in ("--set", setting)]
+        succeeded(config, tmp_path / name, *words, method=f"{STUDIED / 'client_momentum.py'}:ClientMomentum")
+        return tensors(tmp_path / name)
+
+    run("without", "method.client-momentum.momentum=0")
+    assert adapter(tmp_path / "without") == adapter(fedit)
+    record = records(fedit)[0]
+    steps = f"method.client-momentum.steps={record['steps'] // record['participants']}"
+    still = ["train.schedule.kind=linear", "train.schedule.final_ratio=1e-6"]
+    once, twice = run("once", "train.rounds=1"), run("twice", steps, "method.client-momentum.momentum=0.5", *still)
+    factors = [key for key in once if "lora_B" in key]
+    assert norm(once[key] for key in factors) > 1e-3
+    assert norm(twice[key] - 1.5 * once[key] for key in factors) <= 1e-3 * norm(once[key] for key in factors)
