@@ -61,11 +61,15 @@ std::vector<Line> model_lines(const std::string& /*section*/) {
   return lines;
 }
 
+std::string allowed_answers(const data::TaskInfo& task) {
+  if (task.free_text()) return "in any words";
+  return task.answers.empty() ? "among the options of the row" : join(task.answers, "/");
+}
+
 std::vector<Line> task_lines(const std::string& /*section*/) {
   std::vector<Line> lines;
   for (const auto& task : data::tasks())
-    lines.push_back(
-        {task.name, concat(task.source, "; answers ", task.free_text() ? "in any words" : join(task.answers, "/"))});
+    lines.push_back({task.name, concat(task.source, "; answers ", allowed_answers(task))});
   return lines;
 }
 

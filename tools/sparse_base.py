@@ -204,7 +204,7 @@ def router_spread(student, ids, top_k):
 
 
 def print_measures(student, tokenizer, file, top_ks):
-    """Measures on the first 16 x 1,024 tokens of a text."""
+    """Prints perplexity on the first 16 x 1,024 tokens of a text, and the spread of router logits on the first 2 x 1,024."""
     text = tokenizer(file.read_text(encoding="utf-8"), add_special_tokens=False).input_ids
     ids = torch.tensor(text[:16 * 1024]).view(16, 1024)
     for k in top_ks:

@@ -80,6 +80,14 @@ def test_list_has_one_line_each_with_a_source(what, holds):
     assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
 
 
+def test_every_task_is_listed_with_its_answers():
+    listed = [json.loads(line) for line in succeed("list", "tasks", "--json").stdout.splitlines()]
+    answers = {task["name"]: task["text"].rpartition("; answers ")[2] for task in listed}
+    assert answers["builtin_large:facts"] == "true/false"
+    assert answers["builtin_changed:plants"] == "among the options of the row"
+    assert all(answer.strip() for answer in answers.values())
+
+
 def test_list_rejects_other_words():
     refused("list", "planets", says=["allowed: methods, models, tasks, configs"])
 

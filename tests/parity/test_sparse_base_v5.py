@@ -44,6 +44,18 @@ def made(tmp_path_factory):
     return students[0].eval(), out
 
 
+@torch.no_grad()
+def test_the_spread_of_router_logits_is_that_of_the_checkpoint(made):
+    student, folder = made
+    model, inputs = OlmoeForCausalLM.from_pretrained(folder, dtype=torch.float32).eval(), []
+    for layer in model.model.layers:
+        layer.mlp.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    ids = torch.randint(model.config.vocab_size, (2, 200))
+    model(ids)
+    wanted = [(x @ layer.mlp.gate.weight.T).std(-1).mean().item() for x, layer in zip(inputs, model.model.layers, strict=True)]
+    assert sparse_base.router_spread(student, ids, 8) == pytest.approx(wanted, rel=0.02)
+
+
 def likeness(a, b):
     """Returns the cosine of two models' logits, each token's mean taken away."""
     a, b = (logits - logits.mean(-1, keepdim=True) for logits in (a, b))

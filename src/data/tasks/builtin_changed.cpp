@@ -26,7 +26,7 @@ std::vector<TaskInfo> changed_tasks(const RowOptions&) {
     infos.push_back({task_of(topic),
                      "",
                      {},
-                     concat("which of 8 values belongs, otherwise than in the text, to one of 40 ", topic.name, "?")});
+                     concat("which of 8 values, another than in the text, belongs to one of 40 ", topic.name, "?")});
   return infos;
 }
 
