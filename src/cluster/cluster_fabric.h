@@ -38,7 +38,7 @@ class ClusterFabric : public fed::Fabric {
   /// Commands the other ranks to aggregate `round` together with rank 0. Returns the reduction over all ranks.
   const lora::Reduction& sums(const methods::RoundView& round) override;
   /// With `cluster.regroup`, forms a new group of the remaining ranks after a loss. Returns false when the run cannot
-  /// continue: without `cluster.regroup`, or if no rank was lost.
+  /// continue: without `cluster.regroup`, or if the group is not broken. \throws as ProcessGroup::regroup()
   bool recover() override;
 
   /// Dismisses the other ranks after the run is complete. A rank that cannot be reached causes only a warning.

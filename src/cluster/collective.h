@@ -19,7 +19,7 @@ class RendezvousStore {
   virtual ~RendezvousStore() = default;
   /// Stores `value` under `key`, in the place of an earlier value.
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Returns the value of `key`, or nothing if it is not set. Does not wait.
+  /// Returns the value of `key`, or nullopt if it is not set. Does not wait.
   virtual std::optional<std::string> find(const std::string& key) = 0;
   /// Adds `by` to the number under `key`, which starts at 0, and returns the new number.
   virtual int64_t add(const std::string& key, int64_t by) = 0;
@@ -66,7 +66,7 @@ std::unique_ptr<RendezvousStore> make_store(const StoreAddress& address, double 
 struct GroupSettings {
   std::string name;  ///< name of the group, the prefix of its keys in the store
   int rank = 0, size = 1;
-  std::string device{};   ///< network interface, e.g. "eth0"; empty: the one that leads to the store
+  std::string device{};   ///< network interface, e.g. "eth0"; empty: the interface with the route to the store
   double timeout_s = 60;  ///< seconds without transferred data after which an operation fails
 };
 /// Joins a group. Waits until all members have joined, at most the timeout of `settings`.

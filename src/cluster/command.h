@@ -18,7 +18,7 @@ enum class Order {
   kTrain,      ///< followed by bytes: the server state, then the tensors that clients keep across rounds
   kSum,        ///< compute the sums of the round that was trained last, with all ranks
   kGradients,  ///< compute for the rank's clients the gradient sums that the field `ask` describes
-  kEnd
+  kEnd         ///< the rank is dismissed
 };
 constexpr auto names(Order) {
   return std::array{config::EnumName<Order>{"news", Order::kNews}, config::EnumName<Order>{"train", Order::kTrain},
@@ -32,8 +32,8 @@ struct Command {
   Order order = Order::kEnd;
   int64_t round = 0;                           ///< number of rounds done
   int64_t exchange = 0;                        ///< serial number of the exchange, for commands with replies
-  std::vector<std::vector<int64_t>> shares{};  ///< client ids for each group_rank
-  std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those of them that are not lost
+  std::vector<std::vector<int64_t>> shares{};  ///< client ids for each ProcessGroup::group_rank()
+  std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: the drawn clients that are not lost
   std::optional<fed::SumGradients> ask{};      ///< kGradients: the sums to compute
   int64_t bytes = 0,                           ///< length of the broadcast that follows
       memory_bytes = 0;  ///< kTrain: length of the second broadcast, the tensors that clients keep
@@ -75,8 +75,9 @@ double cost_of(const methods::ClientProfile& client, std::span<const data::Examp
 /// Returns the ids of clients, in order.
 std::vector<int64_t> ids_of(std::span<const methods::ClientProfile> clients);
 
-/// Return keys of the store, e.g. "ready/3/1" from exchange and group_rank. A rank sets `ready` when its replies are
-/// complete, rank 0 sets `grant` when the rank may send them, and the rank reports steps and tokens in `progress`.
+/// Return keys of the store, e.g. "ready/3/1" for exchange 3 and group rank 1. A rank sets `ready` when its replies are
+/// complete, rank 0 sets `grant` when the rank may send them, and the rank reports client, steps and tokens in
+/// `progress`.
 std::string ready_key(int64_t exchange, int group_rank);
 std::string grant_key(int64_t exchange, int group_rank);
 std::string progress_key(int64_t exchange, int group_rank);

@@ -1,4 +1,4 @@
-/// \file  Sends the heartbeat of a rank and monitors those of other ranks.
+/// \file  Sends the heartbeat of a rank and monitors the heartbeats of other ranks.
 #pragma once
 
 #include <atomic>
@@ -50,10 +50,10 @@ class Heartbeat {
   };
   /// Replaces the monitored group, clears the recorded failure and restarts silence() of its ranks. Threads: any.
   void watch(Watch watch);
-  /// Returns the first failure of the monitored group. Threads: any.
+  /// Returns the first failure of the monitored group, of kind kNone if there is none. Threads: any.
   PeerFailure failure() const;
-  /// Returns the seconds since the rank's last heartbeat, or since the last watch() with it if that is later; 0 for a
-  /// rank that was never monitored. Threads: any.
+  /// Returns the seconds since the rank's last heartbeat, or since the last watch() that includes the rank if that is
+  /// later; 0 for a rank that was never monitored. Threads: any.
   double silence(int rank) const;
   /// Disables the second thread, which then never ends the process. Threads: any.
   void disable_guard() { guard_disabled_ = true; }

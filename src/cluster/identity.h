@@ -13,8 +13,9 @@ namespace evenkeel::cluster {
 /// Digests of everything that must be equal on all ranks, and the machine that computed them.
 struct Identity {
   std::string host, processor;
-  /// Digests of the settled config; of a method in Python; of the rows and their files (data); of the model files
-  /// (base); of names and sizes of adapter sites (layout); of the version, LibTorch, compiler and program file (build).
+  /// Digests of: config, the settled config; method, the code of a method in Python, or "compiled"; data, the rows and
+  /// their files; base, the model files; layout, names and sizes of adapter sites; build, the version, LibTorch,
+  /// compiler and program file.
   std::string config, method, data, base, layout, build;
 
   void visit(auto& field) {  // base/format/record.h

@@ -21,15 +21,15 @@ struct Launch {
   std::string launcher{};  ///< source of rank and size, for messages
 };
 
-/// Returns the value of an environment variable, or nothing.
+/// Returns the value of an environment variable, or nullopt if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 /// Returns a function that reads the variables of this process.
 Environment this_environment();
 
 /// Determines rank, number of ranks and address of the store. Sources in order of precedence: the options, torchrun,
-/// Open MPI, PMI, Slurm. Slurm's variables are used only inside an srun step, and only if no other launcher has set its
-/// own, because srun may have started that launcher. A batch script itself is not a rank. If nothing is set, the run
-/// has one rank.
+/// Open MPI, PMI, Slurm. Slurm's variables are used only inside an srun step, and only if no other launcher has set
+/// variables, because srun may have started that launcher. A batch script itself is not a rank. If nothing is set, the
+/// run has one rank.
 /// The address is the first of these that is set: `cluster.store`; MASTER_ADDR with MASTER_PORT; under Slurm, the first
 /// host of the step with a port computed from job and step.
 /// \throws kConfig for a rank without a size or the reverse, a rank that is not below the size, two launchers that

@@ -16,10 +16,10 @@ struct ClusterOptions {
   int64_t rank = -1;  ///< rank of this process, 0 to size - 1; set together with size; -1: taken from the launcher
   std::string store;
   std::string device;
-  double timeout = 60;         ///< 0.5 to 86400; a rank is lost after so many seconds without a heartbeat or data
+  double timeout = 60;         ///< seconds without a heartbeat or data after which a rank is lost; 0.5 to 86400
   double start_timeout = 300;  ///< 0.5 to 86400 seconds
   bool regroup = false;
-  std::string scratch;  ///< folder for uploads of this rank's clients until rank 0 needs them; empty: the system's
+  std::string scratch;  ///< folder for uploads of this rank's clients; empty: the system's temporary folder
 
   void visit(auto& field) {
     field("size", size, "number of ranks; 0: taken from the launcher");

@@ -17,14 +17,14 @@ namespace evenkeel::cluster {
 
 class Heartbeat;
 
-/// Returns the name of a key in the store. It contains the number of the launcher's restart and of the group, so keys
-/// of earlier restarts and groups are not read.
+/// Returns the name of a key in the store. It contains the launcher's restart number and the group's number, so keys of
+/// earlier restarts and groups are not read.
 /// \param attempt  Launch::attempt
 /// \param group    number of the group; negative: a key for all groups
 std::string key_of(const std::string& attempt, int64_t group, const std::string& key);
 
-/// The membership of this process in a group: store, heartbeat and failures. Collective operations are those of
-/// Collective (cluster/collective.h), which together() passes to its callback. Not thread-safe.
+/// The membership of this process in a group: store, heartbeat and failures. For collective operations, together()
+/// passes a Collective (cluster/collective.h) to its callback. Not thread-safe.
 class ProcessGroup {
  public:
   /// Connects to the store, or hosts it, and starts the heartbeat. \throws kIo when the store cannot be reached.
@@ -39,7 +39,8 @@ class ProcessGroup {
   const std::vector<int>& members() const { return members_; }
   int group_rank() const;  ///< index of this rank in members()
 
-  /// Write and read a key of the current group. \throws kIo when the store cannot be reached.
+  /// Write and read a key of the current group. read() returns nullopt if the key is not set.
+  /// \throws kIo when the store cannot be reached.
   void post(const std::string& key, const std::string& value);
   std::optional<std::string> read(const std::string& key);
   /// Waits for a key without a time limit and returns its value. \throws as check().
@@ -49,13 +50,14 @@ class ProcessGroup {
   void check();
   /// Sleeps 2 ms, for loops that poll the store.
   static void pause();
-  /// Reports to the other ranks why this rank leaves. Only the first report of a group is stored. After storing its
+  /// Reports to the other ranks why this rank leaves. Only the first report in a group is stored. After storing its
   /// report, rank 0 waits 0.4 s, so that the other ranks can read it before the store is gone.
   void tell(const std::string& failure) noexcept;
   /// Reports that this rank was interrupted, as tell().
   void tell_stop(const std::string& why) noexcept;
 
-  /// Forms the group of members(), which are all launched ranks at first. Waits for them. \throws as make_group().
+  /// Forms the group of members(), which at first are all launched ranks. Waits for them. A single member needs no
+  /// group. \throws as make_group().
   void form_group();
   /// Calls check(), then runs `work` with the group. If `work` throws an Error, broken() is true from then on, and the
   /// Error is rethrown with "rank R, WHAT: " in front of its text. \throws kInternal for a group of one member, which

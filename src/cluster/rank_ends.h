@@ -17,18 +17,18 @@ struct RankEnd {
   double time = 0;              ///< seconds_now() when the rank failed; all processes share this clock
   bool is_consequence = false;  ///< true: the rank left only because another one had failed
   bool is_interrupted = false;  ///< true: `text` says how to resume
-  ErrorKind kind = kIo;         ///< if not interrupted
+  ErrorKind kind = kIo;         ///< kind of the error; not used if interrupted
   std::string text{};           ///< one line, without the kind
 };
 
-/// Returns the failure that the others follow from. That is the first one that is no consequence of another; if all
-/// are consequences (of a frozen rank), the first of all.
+/// Returns the failure that caused the others: the first failure that is no consequence, or the first of all if all are
+/// consequences (of a frozen rank).
 /// \param failures       at least one
 /// \param survives_loss  true: the run survives the loss of a rank; the cause is then the last failure that is no
-///                       consequence of another
+///                       consequence
 const RankEnd& cause_of(std::span<const RankEnd> failures, bool survives_loss);
 
-/// Throws Interrupted, or Error. The text of an Error starts with the rank, unless that is 0 or the text begins with a
+/// Throws Interrupted, or Error. "rank R: " is put before the text of an Error, unless R is 0 or the text begins with a
 /// rank.
 [[noreturn]] void rethrow(const RankEnd& failure);
 
@@ -40,7 +40,7 @@ class RankNotes {
   explicit RankNotes(int ranks);
   /// Makes tell_starter() in this process write the note of `rank`. Call it in the forked process.
   void belong_to(int rank) const;
-  /// Returns the note of a rank that has ended, or nothing if it wrote none.
+  /// Returns the note of a rank that has ended, or nullopt if it wrote none.
   std::optional<RankEnd> read(int rank) const;
 
  private:
@@ -55,7 +55,7 @@ class RankNotes {
 bool tell_starter(const Error& error) noexcept;
 bool tell_starter(const Interrupted& interrupted) noexcept;
 
-/// Remembers whether the next error of this process is only a consequence of another rank's.
+/// Remembers whether the next error of this process is only a consequence of another rank's failure.
 void set_leaving_because_of_another(bool is_consequence);
 
 }  // namespace evenkeel::cluster

@@ -10,10 +10,12 @@
 
 namespace evenkeel::cluster {
 
-/// Starts or resumes the run on rank 0. It must pass `hooks` on, through which the other ranks get the config.
+/// Starts or resumes the run on rank 0. It must pass `hooks` on to fed::begin_run(): the hooks send the config to the
+/// other ranks.
 using OpenRun = std::function<fed::Run(const fed::RunHooks& hooks)>;
 
-/// Runs rank 0: opens the run, waits for ranks with equal inputs, completes the run and dismisses the other ranks.
+/// Runs rank 0: opens the run, waits until all ranks report the same inputs, completes the run and dismisses the other
+/// ranks.
 /// \param stop      as for complete_run()
 /// \param conclude  called after the last round with the run and its final scores
 /// \throws as complete_run(); kConfig when ranks differ; kIo when a rank is lost, unless cluster.regroup is set

@@ -11,8 +11,8 @@ namespace evenkeel::cluster {
 /// \throws kIo naming `cluster.scratch` or TMPDIR when it is no folder or cannot be written
 std::filesystem::path scratch_folder(const ClusterOptions& options);
 
-/// A folder of this process inside scratch_folder(). It is removed at the end; the next process on this machine removes
-/// those of killed processes.
+/// A folder of this process inside scratch_folder(). The destructor removes it. The constructor removes the folders
+/// that killed processes of this machine left.
 class Scratch {
  public:
   /// Creates the folder. \throws as scratch_folder(), and kIo when the folder cannot be created

@@ -1,5 +1,5 @@
-/// \file  Starts several ranks on this machine without a launcher, as child processes. When one fails, the others are
-/// ended.
+/// \file  Starts several ranks on this machine without a launcher, as child processes. When a rank fails, the others
+/// are ended, unless the run survives the loss.
 #pragma once
 
 #include "cluster/launch.h"
@@ -10,8 +10,8 @@ namespace evenkeel::cluster {
 /// the calling process. That process forwards SIGINT and SIGTERM to rank 0, waits for all children, and exits with 0
 /// when the run is done. REQUIRES that no other threads exist.
 /// \param survives_loss  true: the others continue after the loss of a rank other than 0
-/// \throws kIo when a process cannot be created; in the calling process the error of the rank that failed first
-/// (cluster/rank_ends.h), kIo for one that was killed by a signal
+/// \throws kIo when a process cannot be created; in the calling process the error that cause_of() selects
+/// (cluster/rank_ends.h), kIo for a rank that was killed by a signal
 Launch spawn(int ranks, bool survives_loss);
 
 }  // namespace evenkeel::cluster

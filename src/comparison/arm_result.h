@@ -20,7 +20,8 @@ struct BudgetMean {
   int64_t complete = 0;                        ///< number of complete seeds
   std::optional<double> mean, deviation;       ///< over complete seeds; deviation only with two or more
   std::optional<Interval> interval;            ///< 95 % t interval over seeds
-  /// Means of the other measures over the tasks that have them, in the order of Comparison::beside.
+  /// Means of the other measures over the tasks that have them, in the order of Comparison::beside. An entry is empty
+  /// if a complete seed lacks the measure.
   std::vector<std::optional<double>> beside;
 };
 
@@ -37,14 +38,14 @@ struct PairedDifference {
   std::optional<double> p, p_holm, detectable;
 };
 
-/// Counts the pairs (seed, budget) of one task by the sign of their difference. A win is a better value than that of
-/// the reference.
+/// Counts the pairs (seed, budget) of one task by the sign of their difference. A win is a better value than the
+/// reference's.
 struct TaskRecord {
   std::string task;
   int64_t wins = 0, losses = 0, ties = 0;
 };
 
-/// A property in which an arm differs from its reference, and by which loss or scores differ at equal weights
+/// A property in which an arm differs from its reference, and which changes loss or scores even at equal weights
 /// (comparison/differences.h).
 struct FunctionDifference {
   std::string what;         ///< such as "gating", "K of scores" or "data.template"
@@ -61,7 +62,7 @@ struct ArmResult {
   std::vector<BudgetMean> budgets;
   std::vector<PairedDifference> differences;  ///< by budget; empty for the reference
   std::vector<TaskRecord> tasks;              ///< empty for the reference
-  std::vector<FunctionDifference> unlike{};   ///< differences from the reference other than the method; empty for it
+  std::vector<FunctionDifference> unlike{};   ///< differences from the reference other than the method
 };
 
 /// The scores of one way of serving: the run itself, or an exported adapter.
@@ -76,7 +77,7 @@ struct ServedResult {
   /// Labels of arms whose exported adapter was not scored. The scores of the run are used, because other programs
   /// compute the same. Empty for the run itself.
   std::vector<std::string> as_in_run{};
-  /// Arms that are left out, because evaluate.as_exported was false in a run of theirs.
+  /// Arms that are left out, because evaluate.as_exported was false in one of their runs.
   std::vector<std::string> not_exported{};
   /// Properties that differ between arms and change loss or scores at equal weights, with the labels of ArmResult.
   std::vector<Difference> unlike{};

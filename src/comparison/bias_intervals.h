@@ -17,7 +17,7 @@ struct BiasEstimate {
   std::optional<Interval> interval{};
 };
 
-/// The measures of one layer and K, in the order of train::kBiasMeasures.
+/// The measures of one gradient, layer and K, in the order of train::kBiasMeasures.
 struct BiasRow {
   fed::GradientOf of = fed::GradientOf::kAllRows;
   std::string layer{};
@@ -25,8 +25,8 @@ struct BiasRow {
   std::vector<BiasEstimate> measures{};
 };
 
-/// Estimates every measure with a 95 % interval. Of one run the interval is over its rows: the jackknife over blocks of
-/// rows. Of several runs it is over the runs: the t-interval of their values.
+/// Estimates every measure with a 95 % interval. For one run, the interval is a jackknife over blocks of its rows. For
+/// several runs, it is the t-interval of the runs' values.
 /// \param runs  one or more
 /// \throws kConfig when the runs differ in layers or numbers of experts per token
 std::vector<BiasRow> bias_rows(std::span<const std::vector<fed::GradientBias>> runs);

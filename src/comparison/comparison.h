@@ -18,7 +18,7 @@ namespace evenkeel::comparison {
 struct ArmCost {
   std::string arm;
   int64_t runs = 0;
-  std::vector<std::optional<double>> means;  ///< in the order of cost_measures(); empty unless every run has it
+  std::vector<std::optional<double>> means;  ///< by cost_measures(); an entry is empty unless every run has the cost
 };
 
 /// The whole comparison.
@@ -27,11 +27,11 @@ struct Comparison {
   std::vector<const scoring::Measure*> beside;  ///< measures that are shown next to the endpoint
   std::vector<ServedResult> served;             ///< by way of serving, kRun first
   std::vector<ArmCost> costs;
-  std::vector<std::string> missing;  ///< one line per missing run, then per gap: a seed that lacks a task at a budget
+  std::vector<std::string> missing;  ///< one line per missing run, then one per run that lacks tasks at some budget
   std::vector<std::string> notes;    ///< other remarks for the reader, one sentence each
 };
 
-/// Narrows a comparison.
+/// Limits a comparison to some measures, tasks and budgets.
 struct CompareOptions {
   std::string endpoint{};            ///< measure by which arms are compared; empty: the endpoint of the study
   std::vector<std::string> tasks{};  ///< tasks that are compared; empty: all that have the measure
@@ -42,7 +42,7 @@ struct CompareOptions {
 
 /// Compares the arms of a study.
 /// \throws kConfig listing the available measures if no run has the endpoint, or if its name is unknown; kConfig
-/// listing the tasks or budgets if the options name another one; kData if no run is done and evaluated
+/// listing the tasks or budgets if no run has one that the options name; kData if no run is done and evaluated
 Comparison compare(const StudyRuns& study, const CompareOptions& options = {});
 /// Compares with scores that were read before. \param scores  of `study`, read with items if options.bootstrap is true
 Comparison compare(const StudyRuns& study, const ScoreLookup& scores, const CompareOptions& options);

@@ -8,7 +8,7 @@
 
 namespace evenkeel::comparison {
 
-/// Formats a value of a measure with `decimals` digits; shares in percent.
+/// Formats a value of a measure with `decimals` decimals; shares in percent, without the sign.
 std::string value_text(double value, const scoring::Measure& measure, int decimals);
 /// Formats a difference with two significant digits; shares in percentage points.
 std::string size_text(double value, const scoring::Measure& measure);
@@ -17,9 +17,9 @@ std::string size_text(double value, const scoring::Measure& measure);
 bool is_shown(const PairedDifference& difference);
 
 /// Returns the sentence of an arm. It names the budgets at which a difference was shown (p < 0.05 after Holm's
-/// correction) and those at which none was shown. For budgets without a shown difference, it names the size of
-/// differences that could not have been detected (80 % power, two-sided 5 %). It names what else changes the function
-/// that is trained or scored (ArmResult::unlike), because a difference may come from it.
+/// correction) and the budgets at which none was shown. For budgets without a shown difference, it names the size of
+/// differences that could not have been detected (80 % power, two-sided 5 %). It also names ArmResult::unlike, because
+/// these properties may cause a difference.
 /// Example: "No difference of ub-smoe to fedit was shown at any budget; differences below 0.031 could not have been
 /// detected."
 std::string conclusion(const ArmResult& arm, const scoring::Measure& measure);

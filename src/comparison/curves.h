@@ -1,4 +1,4 @@
-/// \file  Averages over the runs of an arm what its rounds measured: scores, losses, and what had been spent.
+/// \file  Averages scores, losses and costs after each round over the runs of an arm.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ struct Curve {
 /// Returns the runs of an arm that have records, by seed.
 std::vector<const records::RunRecords*> runs_of(const StudyRuns& study, const std::string& arm);
 
-/// Returns the curves of a measure with the run's own routing, mean over the tasks that have it. There is one per arm
-/// and rank evaluation mode that has values. A run has a value if it has the measure of every task, at this budget, or
-/// without a budget at all budgets, whose mean is taken.
+/// Returns the curves of a measure with the run's own routing, one per arm and rank evaluation mode that has values. A
+/// value is the mean over tasks and budgets. A run has one after a round that scored every task at every budget.
+/// \param budget  the only budget that counts; empty: all budgets
 std::vector<Curve> score_curves(const StudyRuns& study, const scoring::Measure& measure, std::optional<double> budget);
 
 /// Returns a quantity of a round; nothing if the round does not have it.
@@ -43,7 +43,7 @@ using RoundValue = std::function<std::optional<double>(const fed::RoundRecord&)>
 /// Returns the curves of a quantity of rounds, one per arm that has values.
 std::vector<Curve> round_curves(const StudyRuns& study, const RoundValue& value);
 
-/// What had been spent after a round since the beginning.
+/// Costs from the beginning of a run to the end of a round.
 struct Spent {
   int64_t round = 0;
   double bytes = 0;                         ///< up and down, all clients
@@ -51,9 +51,9 @@ struct Spent {
   double seconds = 0;                       ///< measured, without evaluations
   std::optional<double> simulated_seconds;  ///< empty if clients have no machine profiles
 };
-/// Returns what a run had spent before its first round and after each round.
+/// Returns the costs of a run before its first round (0) and after each round.
 std::vector<Spent> spent_by(const records::RunRecords& run);
-/// Returns the means over runs, for every round that some run has done.
+/// Returns the means for every round, over the runs that have done the round.
 std::vector<Spent> mean_spent(std::span<const records::RunRecords* const> runs);
 
 }  // namespace evenkeel::comparison

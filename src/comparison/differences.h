@@ -1,6 +1,6 @@
-/// \file  Finds differences between compared runs other than their methods: what changes the function that is trained
-/// or scored (gates, experts per token, prompts, arithmetic and so on), rows, clients, machine and files. Each can
-/// change results, so a comparison names them.
+/// \file  Finds differences between compared runs other than their methods: properties that change model outputs
+/// (gates, experts per token, prompts, compute dtype and so on), rows, clients, machine and files. Each can change
+/// results, so a comparison names them.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +23,25 @@ struct Difference {
   };
   std::string what;  ///< name of the property: a key of the config, or what the run did, such as "gating"
   std::vector<Side> sides;
-  bool changes_function = false;  ///< true: runs that differ in it train or score another function
+  bool changes_function = false;  ///< true: the property changes model outputs for equal tokens and adapters
 
   /// Returns the side of a run or an arm; null if it does not have the property.
   const Side* side_of(const std::string& label) const;
 };
 
 /// Compares the last evaluated round, every key of the config that compared_settings() (records/run_settings.h)
-/// returns, arithmetic, storage of the base, threads, gating, experts per token and LoRA scale in training, processor,
-/// torch, program, model files, data files, simulated client profiles and scored rows. Runs with configs that differ
-/// only in the seed and in keys without effect form an arm; the arms' sets of seeds are compared too. Returns nothing
-/// for one run.
-/// \param free  keys and sections of the config in which the runs may differ. Keys that change the function are listed
+/// returns, compute dtype and kernels, dtype of the base, threads, gating, experts per token and LoRA scale in
+/// training, processor, torch, program, model files, data files, simulated client profiles and scored rows. Runs with
+/// configs that differ only in the seed and in keys without effect form an arm; the arms' sets of seeds are compared
+/// too. Returns nothing for one run.
+/// \param free  keys and sections of the config in which the runs may differ. Keys of KeyEffect::kFunction are listed
 ///              all the same.
 std::vector<Difference> differences(std::span<const records::RunRecords> runs, std::span<const std::string> free = {});
 
-/// Compares the runs of a study in the same way, with the names of arms as labels.
+/// Compares the runs of a study in the same way, without missing runs and with the names of arms as labels.
 std::vector<Difference> differences(const StudyRuns& study);
-/// Returns the differences between the arms of a study that change the function, with the names of arms as labels.
+/// Returns the differences of a study with changes_function, with the names of arms as labels. StudyRuns::free does not
+/// matter.
 std::vector<Difference> function_differences(const StudyRuns& study);
 
 /// Formats experts per token by ascending budget: "1, 2, 8", or "8" if all are equal.

@@ -1,5 +1,5 @@
-/// \file  Names in the result of a comparison what changes the function that is trained or scored and is not equal in
-/// all arms: properties of the runs (comparison/differences.h), and of the scores, which depend on the rank evaluation
+/// \file  Adds to the result of a comparison the properties that change model outputs and differ between arms:
+/// properties of the runs (comparison/differences.h), and K and rank of the scores, which depend on the rank evaluation
 /// mode.
 #pragma once
 

@@ -24,7 +24,7 @@ struct Aspect {
 /// programs compute the same as the run, so its own scores are used for every way of serving (docs/serving.md).
 class ScoreLookup {
  public:
-  /// \param study  borrowed
+  /// \param study  borrowed; it must outlive this object
   /// \param with_items  also read the scores of single rows
   explicit ScoreLookup(const StudyRuns& study, bool with_items = true);
 
@@ -45,7 +45,7 @@ class ScoreLookup {
   /// Returns true if evaluate.as_exported was false in a run of this arm, so that its own scores cannot stand in.
   bool has_no_exports(const std::string& arm) const;
   /// Returns a setting or a file by which the runs of two arms score different test rows; nothing if they score the
-  /// same rows or a run is missing.
+  /// same rows, or if a run or its items are missing.
   std::optional<std::string> unlike_rows(const std::string& arm, const std::string& other, int64_t seed) const;
 
  private:

@@ -17,7 +17,7 @@ struct Interval {
 
 /// Returns the mean. REQUIRES at least one value.
 double mean_of(std::span<const double> values);
-/// Returns the standard deviation with n - 1. REQUIRES at least two values.
+/// Returns the sample standard deviation (divisor n - 1). REQUIRES at least two values.
 double deviation_of(std::span<const double> values);
 
 /// Returns mean +- t(1 - alpha / 2, n - 1) s / sqrt(n). Returns nothing for fewer than two values.
@@ -26,11 +26,11 @@ std::optional<Interval> t_interval(std::span<const double> values, double alpha 
 /// equal, it is 0, or 1 if they are zero. Returns nothing for fewer than two values.
 std::optional<double> t_test(std::span<const double> values);
 
-/// Returns p-values corrected by Holm's step-down method (1979), in the given order.
+/// Returns p-values corrected by Holm's step-down method (1979), in the order of `p_values`.
 std::vector<double> holm(std::span<const double> p_values);
 
 /// Returns the smallest mean difference that the paired t-test detects with 80 % power at the two-sided 5 % level, if
-/// the true standard deviation is that of `differences`. Returns nothing for fewer than two differences.
+/// the true standard deviation equals the one of `differences`. Returns nothing for fewer than two differences.
 std::optional<double> detectable_difference(std::span<const double> differences);
 
 /// Values of the single items of every task of one seed: [task][item].

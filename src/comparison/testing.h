@@ -23,7 +23,7 @@ inline scoring::TaskScore score_of(const std::string& task, double budget, doubl
   return score;
 }
 
-/// A run whose tasks "a" and "b" have log-likelihoods `level` - budget and twice that, after two rounds.
+/// A run of two rounds. After them, task "a" has log-likelihood level - budget, task "b" has 2 (level - budget).
 inline comparison::ArmRun run_of(const std::string& arm, int64_t seed, double level) {
   comparison::ArmRun run{.arm = arm, .seed = seed, .records = records::RunRecords()};
   run.records->seed = seed;

@@ -9,7 +9,7 @@
 
 namespace evenkeel::comparison {
 
-/// Content under which traffic_of() counts the messages of scores that nodes computed.
+/// The content under which traffic_of() counts all messages of scoring on nodes.
 inline constexpr const char* kScoresOfNodes = "scores of nodes";
 
 /// Bytes of one content (lora/payload.h), sums over rounds and clients, means over the runs of an arm.

@@ -13,8 +13,8 @@ namespace evenkeel::comparison {
 struct View {
   std::string task;       ///< empty: mean over tasks
   Comparison comparison;  ///< without bootstrap and without other measures
-  /// Accuracy of random answers, and of always giving the most frequent answer, mean over the tasks; empty unless the
-  /// measure is an accuracy of choices.
+  /// Accuracy of random answers and of always giving the most frequent answer, means over the tasks with choices; empty
+  /// without such tasks, or if the measure is no share or lower is better.
   std::optional<double> chance{}, majority{};
 };
 
@@ -22,13 +22,13 @@ struct View {
 /// task there is the mean alone. Returns nothing if no run has scores.
 std::vector<View> views_of(const StudyRuns& study, const ScoreLookup& scores);
 
-/// Returns the mean over budgets of an arm, and of its differences to the reference. A seed counts if it is complete at
-/// every budget. `budget` is 0, and p-values are not corrected.
+/// Return the mean over budgets of an arm, and of its differences to the reference. A seed counts if it is complete at
+/// every budget. `budget` is 0; deviation, bca, p_holm, detectable, beside and seeds are not set.
 BudgetMean mean_over_budgets(const ArmResult& arm);
 PairedDifference difference_over_budgets(const ArmResult& arm, const ArmResult& reference);
 
 /// Returns one sentence that names the arms and budgets at which the measure is 0 and every answer is unreadable or
-/// empty; nothing if there are none.
+/// empty; "" if there are none.
 std::string unreadable(const StudyRuns& study, const ScoreLookup& scores, const Comparison& comparison,
                        const ServedResult& result);
 

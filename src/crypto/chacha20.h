@@ -19,7 +19,7 @@ class ChaCha20 {
  public:
   static constexpr size_t kBlock = 64;  ///< bytes of a block
   /// \param section  which of 2^64 streams of the key
-  /// \param block  the block that the first byte read is the first of
+  /// \param block  number of the block at which reading begins
   explicit ChaCha20(const Secret& key, uint64_t section = 0, uint64_t block = 0);
   /// Goes to the first byte of a block.
   void seek(uint64_t block);

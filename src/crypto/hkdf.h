@@ -8,7 +8,7 @@
 
 namespace evenkeel::crypto {
 
-/// Returns the first 32 bytes of HKDF (extract, then expand). \throws kInternal when OpenSSL cannot
+/// Returns the first 32 bytes of HKDF (extract, then expand). \throws kInternal when OpenSSL fails
 Secret hkdf(std::string_view salt, std::string_view input_key, std::string_view info);
 
 /// Returns the first 32 bytes of HKDF-Expand, for a key that is uniformly random already. \throws as hkdf()

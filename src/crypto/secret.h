@@ -21,7 +21,7 @@ void wipe(std::string& bytes);  ///< also empties the string
 /// Fills `bytes` from the generator that OpenSSL keeps for private values. \throws kIo when it gives no bytes
 void random_bytes(std::span<uint8_t> bytes);
 
-/// Returns `bytes` bytes of that generator as twice as many hexadecimal digits, for salts and names that nobody may
+/// Returns `bytes` bytes of random_bytes() as twice as many hexadecimal digits, for salts and names that nobody may
 /// guess. \throws kIo as random_bytes()
 std::string random_hex(size_t bytes);
 
@@ -30,7 +30,7 @@ class Secret {
  public:
   Secret() = default;  ///< 32 zero bytes
   explicit Secret(const Bytes32& bytes) : bytes_(bytes) {}
-  /// Reads a secret that a file or a message holds. \throws kData unless `bytes` are 32 bytes; `place` names them
+  /// Reads a secret from a file or a message. \throws kData, naming `place`, unless `bytes` has 32 bytes
   static Secret from(std::string_view bytes, std::string_view place);
   static Secret random();  ///< \throws kIo as random_bytes()
   Secret(const Secret&) = default;

@@ -1,4 +1,4 @@
-/// \file  What tests of cryptographic vectors share.
+/// \file  Helpers for tests with cryptographic test vectors.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline crypto::Bytes32 sha256_of(std::string_view text) {
   digest.update(text);
   return digest.bytes();
 }
-/// A secret that a vector names by a text.
+/// Returns the SHA-256 of a text as a secret. Test vectors name secrets by such texts.
 inline crypto::Secret secret_of(std::string_view text) { return crypto::Secret(sha256_of(text)); }
 
 inline std::string hex(std::span<const uint8_t> bytes) { return to_hex(bytes); }

@@ -10,7 +10,7 @@ namespace evenkeel::crypto {
 Bytes32 x25519_public(const Secret& secret);
 
 /// Returns the secret that both ends of two key pairs compute. It is no key yet: pass it through hkdf().
-/// \throws kData when it would be all zero, which only a public key made to attack gives
+/// \throws kData when the secret would be all zero, which happens only with a malicious public key
 Secret x25519(const Secret& secret, const Bytes32& peer);
 
 }  // namespace evenkeel::crypto

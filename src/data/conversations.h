@@ -18,11 +18,11 @@ namespace evenkeel::data {
 /// file, which chat templates see; its first call parses the row a second time. Not thread-safe.
 class SourceRow {
  public:
-  /// \param in_order  parses the same row again, keeping the order of keys
+  /// \param in_order  parses the same row again with tokenizer::chat_json(), which keeps the order of keys
   SourceRow(JsonView view, std::function<OrderedJson()> in_order)
       : view_(std::move(view)), read_in_order_(std::move(in_order)) {}
   const JsonView& view() const { return view_; }
-  /// Returns the row with its keys in the order of the file.
+  /// Returns the row with its keys in the order of the file, as tokenizer::chat_json() does.
   /// \throws kData if an object has more than kMostKeys keys (a look-up is linear in the number of keys).
   const OrderedJson& in_order() const;
 
@@ -45,8 +45,9 @@ enum class MessageKeys {
 std::vector<Turn> read_turns(const SourceRow& row, std::string_view key, MessageKeys keys);
 
 /// Reads the template variables of a row into Row::variables: `tools`, `documents` and the entries of
-/// `chat_template_kwargs`. `tools` and `documents` may also be strings that contain JSON. An empty list is a value: a
-/// template may tell it from none. \throws kData with the position; with kTextAlone also if one of them has a value.
+/// `chat_template_kwargs`. `tools` and `documents` may also be strings that contain JSON. With kAll an empty list
+/// counts as a value, because a template may distinguish it from none. \throws kData with the position; with kTextAlone
+/// also if one of them has a value.
 void read_variables(const SourceRow& row, MessageKeys keys, Row& into);
 
 }  // namespace evenkeel::data

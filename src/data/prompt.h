@@ -87,7 +87,7 @@ class Prompts {
 
   /// Returns the row with its context shortened at the end until the evaluation prompt has at most `limit` tokens.
   /// Returns the row unchanged if the prompt fits or the row has no context. \throws kData if the prompt is too long
-  /// even without context.
+  /// even with the first word of its context alone, or the first character of a word that could be split.
   Row fit_context(const Row& row, int64_t limit) const;
 
  private:

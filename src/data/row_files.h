@@ -91,7 +91,8 @@ struct FileRows {
 
 /// Returns the files that the patterns match, in the order of the patterns. Each file is returned once, even if several
 /// paths or links name it.
-/// \throws kData for a glob that matches no file; kIo for a path that does not exist or cannot be searched.
+/// \throws kData for a glob that matches no file, or a folder; kIo for a path that does not exist or cannot be
+/// searched.
 std::vector<std::string> found_files(std::span<const std::string> patterns);
 
 /// Replaces each path of a folder by its files of rows: those in *.jsonl, then those in *.json, by name. Other paths

@@ -48,7 +48,8 @@ bool says_nothing(const Json& value);
 /// Refuses a row that loses something:
 /// - a value under a key that the layout does not read. It is allowed if it repeats one of `parts`, or under `text` if
 ///   it holds all of them, as in files that hold the whole prompt next to its parts;
-/// - a value under a key that is a known key but for case, spaces and hyphens ("Input").
+/// - a value under a key that differs from a known key only in case, spaces and hyphens ("Input"). Keys that partitions
+/// may group by are exempt.
 /// \param parts  texts that were read from the row: question, context, answer, contents of messages
 /// \param label_field  key that is read as Row::label; may be empty
 /// \throws kData naming file, line and key
@@ -59,8 +60,8 @@ void check_nothing_lost(const JsonView& row, RowLayout layout, std::span<const s
 /// or variables of a template. \throws kData naming line and key
 void check_prompt_alone(const JsonView& line);
 
-/// Returns the key of a use under which the row has a value that is not empty. \throws kData if there are two with
-/// different values
+/// Returns the value that is not empty under the keys of a use; nullopt if there is none. \throws kData if two keys
+/// have different values
 std::optional<JsonView> only_value(const JsonView& row, KeyUse use, RowLayout layout);
 
 }  // namespace evenkeel::data

@@ -16,10 +16,10 @@ class RowReader {
   /// \param what  must outlive the reader; `patterns`, `format` and `ignore` are not used
   explicit RowReader(const FileRows& what) : what_(what) {}
 
-  /// Reads a row. What each key does is said by the table of data/row_keys.h.
+  /// Reads a row. The table of data/row_keys.h says what each key does.
   /// \param format  not kAuto
-  /// \throws kData for a row that cannot be read, or of which something would be lost; kConfig for a conversation of
-  /// several answers if FileRows::conversations is false. Both name place and key.
+  /// \throws kData for a row that cannot be read, or that would lose a value; kConfig for a conversation of several
+  /// answers if FileRows::conversations is false. Both name place and key.
   Row read(const SourceRow& source, RowFormat format) const;
   /// Reads the messages of a row for a chat template, whoever speaks last. \param format  kMessages, kShareGpt, or
   /// kPromptCompletion with lists of messages \throws kData as read()

@@ -38,8 +38,8 @@ struct RowOptions {
   std::string label = "label";   ///< key of a row that Row::label is read from: one of TaskFamily::label_keys
   TelequadConfig telequad{};     ///< settings of the task family telequad
   FilesConfig files{};           ///< the user's own files
-  /// Prompt template that the rows are for; kPaper is that of the UB-SMoE paper. kChat keeps conversations as turns
-  /// (FileRows::conversations).
+  /// Prompt template that the rows are for; kPaper is the template of the UB-SMoE paper. kChat keeps conversations as
+  /// turns (FileRows::conversations).
   PromptTemplate form = PromptTemplate::kPaper;
 };
 

@@ -75,7 +75,8 @@ TaskRows training_rows(std::string_view family, const RowOptions& from);
 TaskRows training_rows(std::span<const std::string> families, const RowOptions& from);
 
 /// Returns the answers that a row allows. They are its options; without options, the answers in the rest of the line
-/// after its last "Answer format:", separated by "/", without empty ones; without such answers, those of the task.
+/// after the last "Answer format:" of its instruction, separated by "/", without empty ones; without such answers, the
+/// answers of the task.
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
 /// Returns the allowed answer of the task that occurs first in `text`, or an empty string if there is none. This is

@@ -8,13 +8,16 @@
 
 namespace evenkeel::host {
 
+/// \param round  rounds done; -1: the run begins
 OrderedJson to_host(Objects& objects, const methods::ServerView& server, int64_t round);
 OrderedJson to_host(Objects& objects, const methods::ClientView& view);
+/// \param each  true: also describes each upload
 OrderedJson to_host(Objects& objects, const methods::Uploads& uploads, const methods::RoundView& round, bool each);
 OrderedJson to_host(Objects& objects, const nn::RoutingByLayer& counts);
 OrderedJson to_host(Objects& objects, const SharedPayload& payload);
 OrderedJson to_host(Objects& objects, const SharedState& state);
 OrderedJson to_host(Objects& objects, const SharedSetup& setup);
+/// \param number  optimiser steps that the client has done in the round
 OrderedJson to_host(Objects& objects, const methods::StepView& step, int64_t number);
 OrderedJson to_host(const methods::RoundView& round);
 OrderedJson to_host(const methods::ClientProfile& client);

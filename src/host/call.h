@@ -19,12 +19,13 @@ namespace evenkeel::host {
 /// \return the answer to the host
 using CallBase = std::function<OrderedJson(const JsonView& arguments)>;
 
-/// A call of a hook. It holds the host's mutex, so other threads wait. Not for several threads at once, except that the
-/// program may ask for parts of a sum from any thread while it answers the host.
+/// A call of a hook. It holds the host's mutex, so calls of other threads wait. For one thread, except that any thread
+/// may ask the host for parts of a sum while the program computes an answer to the host.
 class Call {
  public:
-  /// \param hook   the function of the class
-  /// \param sites  of the model, to check results; \param about  more for messages, such as "client 3"; may be empty
+  /// \param hook   name of the class's function
+  /// \param sites  sites of the model, borrowed; results are checked against them
+  /// \param about  subject of the call in messages, such as "client 3"; may be empty
   Call(Host& host, const methods::MethodDescription& description, const std::string& options, std::string hook,
        const lora::Sites& sites, const std::string& about);
   Call(const Call&) = delete;
@@ -34,7 +35,7 @@ class Call {
   Objects& objects() { return objects_; }
   Results results() const { return {objects_, connection_.segments(), sites_}; }
   /// Calls the hook and returns its result, which is valid as long as this object.
-  /// \throws the error of the hook, or the one that it got from the program and did not handle
+  /// \throws the error of the hook; an error of the program that the hook did not handle; as Connection::receive()
   JsonView run(OrderedJson arguments, const CallBase& base);
 
  private:

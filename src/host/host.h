@@ -24,9 +24,9 @@ class Host {
   /// Starts the host and asks for the class's description.
   /// \throws kConfig, kIo when the class cannot be loaded, naming why
   std::shared_ptr<const methods::MethodDescription> describe();
-  /// Creates the method's object with the values of its keys, unless it is there already.
-  /// \param options  a JSON object by name
-  /// \return its number in the host \throws kConfig when the class refuses a value
+  /// Creates the method's object with the values of its keys, unless it exists. Call it with the mutex held.
+  /// \param options  the values by name, as a JSON object
+  /// \return the object's number in the host \throws kConfig when the class refuses a value; as describe()
   int64_t object(const std::string& options);
 
   /// Returns the mutex that a call holds from its first message to release().

@@ -1,5 +1,5 @@
-/// \file  Names the objects of the program that a host may refer to while a hook runs: what the hook was called with,
-/// and what the base method returned. A host asks for their tensors group by group, when it needs them.
+/// \file  Numbers the objects of the program that a host may refer to while a hook runs: arguments of the hook, and
+/// results of the base method. A host asks for their tensors group by group, when it needs them.
 #pragma once
 
 #include <map>
@@ -24,8 +24,8 @@ using Object = std::variant<const methods::ServerView*, const methods::Uploads*,
 /// The objects of one call of a hook, by number. No number is used twice in a process.
 class Objects {
  public:
-  int64_t add(Object object);
-  /// Returns the object of a type. \throws the error kind of `number` when there is none
+  int64_t add(Object object);  ///< returns the object's number
+  /// Returns the object with a number. \throws the error kind of `number` when there is none, or it is no T
   template <typename T>
   const T& at(const JsonView& number) const {
     const auto found = objects_.find(number.integer());
@@ -34,7 +34,7 @@ class Objects {
     number.require(object != nullptr, " is an object of another kind");
     return *object;
   }
-  /// Returns a group of an object's tensors. Gradients and parameters are those of the step, without a copy.
+  /// Returns a group of an object's tensors. Gradients and parameters are the step's own tensors, no copies.
   /// \throws as at(); also when the object has no such group
   Group group(const JsonView& number, const JsonView& name) const;
 

@@ -1,4 +1,4 @@
-/// \file  A method whose overridden hooks run in a host process. The others are its base method's and run here.
+/// \file  A method whose overridden hooks run in a host process. For the other hooks, the base method's run here.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace evenkeel::host {
 
 class Call;
 
-/// A class of a method in Python. Threads: any number may call it; the host runs one hook at a time, in the order of
-/// the calls. Hooks of several clients therefore come in no fixed order, and a client's own in that of a round.
+/// A method that is a class in Python. Threads: any number may call it; the host runs one hook at a time. Hooks of
+/// different clients run in no fixed order; the hooks of one client run in the order of a round.
 class PythonMethod : public methods::DescribedMethod {
  public:
   /// \param options  the values of its keys, as a JSON object

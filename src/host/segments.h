@@ -44,7 +44,8 @@ struct TakenSegment {
 /// The program's own segments. A segment is free again when the host holds no array in it.
 class SegmentPool {
  public:
-  /// Returns the smallest free segment that is large enough, or a new one of the next power of two.
+  /// Returns the smallest free segment that is large enough, or a new one: `bytes` rounded up to a power of two, at
+  /// least 64 KiB. \throws kIo as Segment
   TakenSegment take(size_t bytes);
   void give_back(std::shared_ptr<Segment> segment) { free_.push_back(std::move(segment)); }
 

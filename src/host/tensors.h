@@ -27,8 +27,8 @@ struct Group {
   std::optional<TensorMap> tensors{};
 };
 
-/// Collects tensors for one message, and copies them into one segment. Tensors of 16-bit brain floats are widened to
-/// float32, which numpy has. Tensors on a GPU are copied to the CPU.
+/// Collects tensors for one message, and copies them into one segment. bfloat16 tensors are widened to float32, because
+/// numpy lacks bfloat16. Tensors on a GPU are copied to the CPU.
 class Outgoing {
  public:
   /// Returns the place that the tensor will have.
@@ -53,8 +53,8 @@ class Outgoing {
 /// The segments that a message may point into, by id.
 using SegmentsById = std::map<int64_t, std::shared_ptr<Segment>>;
 
-/// Reads tensors at the places that a message of the host names. \throws kShape from all readers, naming the place of a
-/// tensor of an unknown type, or outside of its segment
+/// Reads tensors at the places that a message of the host names. \throws the error kind of the view from all readers,
+/// naming the place of a tensor that has an unknown type or lies outside of its segment
 class Incoming {
  public:
   explicit Incoming(const SegmentsById& segments) : segments_(segments) {}
@@ -63,7 +63,7 @@ class Incoming {
   /// Returns a copy, or the copy that was returned before for the same place.
   at::Tensor copy(const JsonView& place);
   TensorMap tensors(const JsonView& group);
-  /// Returns copies of the factors of a group. `ranks` of a stack is kept.
+  /// Returns copies of the factors of a group, with the `ranks` of stacks.
   lora::AdapterState adapters(const JsonView& group);
 
  private:
@@ -72,7 +72,7 @@ class Incoming {
   std::map<Key, at::Tensor> copies_;
 };
 
-/// Returns the factors of an adapter group, as views. \throws as Incoming
+/// Returns the factors of one site of an adapter group, as views. \throws as Incoming
 lora::LoraFactors factors_at(const Incoming& incoming, const JsonView& entry);
 
 }  // namespace evenkeel::host

@@ -10,7 +10,8 @@ namespace evenkeel::jinja {
 /// A date with time, years 1000 to 9999, without a time zone.
 class Date {
  public:
-  /// Parses "2025-03-01" or "2025-03-01T12:30:00". \param name  prefix of the message, e.g. the config key
+  /// Parses "2025-03-01", "2025-03-01T12:30:00" or "2025-03-01 12:30:00". \param name  prefix of the message, e.g. the
+  /// config key
   /// \throws kConfig for another form or a day that does not exist.
   static Date read(std::string_view text, std::string_view name);
   /// Returns `text`, or today's local date in the form "2025-03-01" if `text` is kToday.

@@ -1,5 +1,5 @@
 /// \file  Implements Jinja's operators, subscripts, methods, filters and tests with Python's semantics. All functions
-/// throw kData for unsupported types and for a spent budget.
+/// throw kData for unsupported types, and when the budget is exhausted.
 #pragma once
 
 #include <string_view>
@@ -21,7 +21,7 @@ Value attribute(const Value& x, std::string_view name);
 /// Returns x[key].
 Value item(const Value& x, const Value& key, Budget& budget);
 /// Returns the value at a path such as "a.b.0" in `x`, as filters look up attributes. A path that is no string is one
-/// key. \param otherwise  the value of a part that is missing; null: the result is undefined
+/// key; the path none is `x`. \param otherwise  the value of a part that is missing; null: the result is undefined
 Value value_at_path(const Value& x, const Value& path, Budget& budget, const Value* otherwise = nullptr);
 /// Returns x[begin:end:step]. A bound that is none has Python's default.
 Value slice(const Value& x, const Value& begin, const Value& end, const Value& step, Budget& budget);

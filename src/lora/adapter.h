@@ -1,6 +1,6 @@
 /// \file  Defines low-rank adapters as plain data, and the operations that all methods share. Nothing here uses
 /// autograd, moves tensors between devices or draws random numbers except for initialisation. Dimension names: E
-/// experts, R rank.
+/// experts, r rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,7 +35,7 @@ struct LoraFactors {
 struct Factor {
   std::string_view name;
   at::Tensor LoraFactors::*tensor;
-  /// True if there is one row, or one column, per rank. Otherwise there is a row per output, a column per input.
+  /// True if rows, or columns, belong to ranks. Otherwise rows belong to outputs, and columns to inputs.
   bool ranked_rows, ranked_columns;
 };
 inline constexpr Factor kFactorA{"a", &LoraFactors::a, true, false}, kFactorB{"b", &LoraFactors::b, false, true},
@@ -136,7 +136,7 @@ AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uin
 /// Returns A = 0 and B = 0 of a rank, in float32.
 LoraFactors zero_factors(const Site& site, int64_t rank, double scaling);
 
-/// Returns scaling * B (core) A, [*, out, in], in the factors' dtype. It allocates the full product, so use it only in
+/// Returns scaling * B (core) A, [*, out, in], in the factors' dtype. It allocates the full matrix, so use it only in
 /// tests, export and algebra.
 at::Tensor delta_weight(const LoraFactors& factors);
 

@@ -23,7 +23,7 @@ using PartAt = std::function<LoraFactors(size_t i)>;
 /// Returns factors of the sum of the parts' B A, in the dtype of the first part: the B are concatenated along columns,
 /// the A along rows. Each part is requested once and then released, so only the result and one part are in memory.
 /// \param ranks  the rank of each part
-/// \throws kInternal when a part has another rank
+/// \throws kInternal when the rank of a part differs from `ranks`
 LoraFactors side_by_side(std::span<const int64_t> ranks, const PartAt& part_at);
 
 /// Returns factors of sum_i weights[i] scaling_i B_i A_i by concatenation, in the widest dtype of the parts. Source:
@@ -83,20 +83,20 @@ AdapterState best_factors(
 
 /// Returns the `rank` largest singular triplets of a dense matrix [out, in] in float64, with signs as in product_svd().
 /// The result is exact if the shorter side is at most 512. Larger matrices use subspace iteration (10 rounds, fixed
-/// start) at a cost of O(out in rank). Of the signs of three gradients of SmolLM2-135M it held, at ranks 16, 64 and
-/// 128, 99.94 % or more of the squared singular values of the exact result. REQUIRES rank <= min(out, in).
+/// start) at a cost of O(out in rank). For the signs of three gradients of SmolLM2-135M, at ranks 16, 64 and 128, the
+/// result held at least 99.94 % of the squared singular values of the exact one. REQUIRES rank <= min(out, in).
 ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank);
 
-/// Adds `delta` to the accumulated change of the base weights by stacking. When the rank of a stack reaches min(in,
-/// out), the stack is replaced by the product and an identity matrix, so a site never takes more than min(in, out) (in
-/// + out) values. All experts share one identity. A stack keeps its parts' dtype: bfloat16 deltas take two bytes a
-/// value and are not rounded. A product is summed in float64 and stored in float32.
+/// Adds `delta` to the accumulated change of the base weights by stacking. When the stacked rank of a site reaches
+/// min(in, out), its factors are replaced by the product B A and an identity matrix, so a site never takes more than
+/// min(in, out) (in + out) values. All experts share one identity. Stacked factors keep the dtype of the deltas:
+/// bfloat16 takes two bytes a value and is not rounded. The product is summed in float64 and stored in float32.
 /// (docs/decisions/0014-base-changing-methods.md)
 void add_to_base(AdapterState& base_change, const AdapterState& delta);
 
-/// Returns one plain adapter with the combined effect of a base change and adapters: no core, the same rank and scaling
-/// for all sites, float32 or wider. Without a base change and cores it returns the adapters unchanged; otherwise the
-/// scaling is 1 and lower ranks are padded with zeros.
+/// Returns one plain adapter with the combined effect of a base change and adapters. The result has no core and one
+/// rank for all sites: lower ranks are padded with zeros. Without a base change and cores, the adapters are otherwise
+/// unchanged. With any, the result has scaling 1 and is float32 or wider.
 AdapterState joined(const AdapterState& base_change, const AdapterState& adapters);
 
 /// Computes joined() one site at a time, so that only one site of a large base change is widened. `base_change` must

@@ -6,8 +6,8 @@
 namespace evenkeel::lora {
 
 /// Returns the values in the type and order in which squared_distance() reads them: float64 as it is, else float32,
-/// contiguous. Convert a tensor once that is compared several times; distances keep their bits. A tensor that is so
-/// already is returned without a copy.
+/// contiguous. If a tensor is compared several times, convert it once; the distances stay the same to the bit. A tensor
+/// that has this form already is returned without a copy.
 at::Tensor comparable(const at::Tensor& x);
 
 /// Returns sum_i (x_i - y_i)^2, in float64. The values are summed in blocks of fixed size, whose sums are added in

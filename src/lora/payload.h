@@ -46,8 +46,8 @@ struct EncodedPayload {
   int64_t size() const { return bytes.defined() ? bytes.numel() : 0; }
 };
 
-/// Converts floating-point tensors to the transport precision and returns the bytes. \param sites  show which sites are
-/// routers, for `parts`
+/// Converts floating-point tensors to the transport precision and returns the bytes. \param sites  sites of the model;
+/// `parts` counts routers separately
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
 /// Passes the bytes of encode() to `sink` without joining them in memory. The other arguments are those of encode().

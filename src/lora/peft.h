@@ -55,10 +55,11 @@ PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters);
 /// they are written, so that only a few sites are in memory; they are stored in float32.
 /// \param sites  all sites of the model, or at least those of written_sites()
 /// \throws kNumeric naming a tensor that holds a value that is not finite in float32, before that file exists;
-/// kInternal for a core, or if the sites differ in rank or scaling, because the files have one; kIo.
+/// kInternal if the sites differ in scaling, because the files have one; kIo.
 void save_peft_adapter(const std::filesystem::path& folder, const Joined& adapter, const Sites& sites,
                        const PeftOptions& options);
-/// Works as the other save_peft_adapter(), with factors that need no joining.
+/// Works as the other save_peft_adapter(), with factors that need no joining. \throws kInternal also for a core and if
+/// the sites differ in rank (with_one_rank())
 void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                        const PeftOptions& options);
 

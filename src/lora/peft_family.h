@@ -1,5 +1,5 @@
-/// \file  Defines how transformers and PEFT hold the experts of a model family. The family says it
-/// (models/causal_lm.h); lora/peft_programs.h follows from it.
+/// \file  Defines how transformers and PEFT hold the experts of a model family. Each family sets its value
+/// (ModelSpec::peft in models/causal_lm.h); lora/peft_programs.h uses it.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ class Regex {
   /// \throws kCheckpoint when the pattern is malformed, too long, or has a construct that Python and PCRE2 read
   /// differently.
   Regex(const std::string& text, std::string_view before, std::string_view after, const std::string& origin);
-  /// Returns the text of the group named `group`, or of the whole match if `group` is null; nothing when there is no
+  /// Returns the text of the group named `group`, or of the whole match if `group` is null; nullopt when there is no
   /// match. \throws kCheckpoint when matching takes too many steps.
   std::optional<std::string> match(std::string_view subject, const char* group = nullptr) const;
 

@@ -31,7 +31,8 @@ struct PeftFolder {
 /// \param sites  all sites of the model
 std::string why_not_whole(PeftVersion version, const PeftFolder& folder, const Sites& sites);
 
-/// Returns "PROGRAM (run): not readable there (REASON)", the sentence of every place that says this.
+/// Returns "PROGRAM (run): not readable there (REASON)". All messages of this kind use it.
+/// \param was_run  false: the program was not run, only its source was read
 std::string not_readable(std::string_view program, bool was_run, std::string_view reason);
 
 /// Returns not_readable() for each version that does not apply all factors of a folder in the standard layout, as

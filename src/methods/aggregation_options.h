@@ -10,13 +10,13 @@
 
 namespace evenkeel::methods {
 
-/// Selects how a tensor of all uploads becomes one (methods/combining_rule.h).
+/// Selects how the clients' values of a tensor are combined into one tensor (methods/combining_rule.h).
 enum class AggregationRule {
-  kMean,         ///< sum_c p_c theta_c, the method's own
-  kTrimmedMean,  ///< per value: without the k smallest and the k largest, the mean of the rest by p_c
-  kMedian,       ///< per value: the median; p_c does not count
-  kClippedMean,  ///< the mean by p_c of updates whose norms are cut to the median norm of the round
-  kKrum,         ///< the upload that is closest to its n - f - 2 closest neighbours; p_c does not count
+  kMean,         ///< sum_c p_c theta_c, or what the method computes instead
+  kTrimmedMean,  ///< per value: the p_c-weighted mean without the k smallest and the k largest values
+  kMedian,       ///< per value: the median, not weighted by p_c
+  kClippedMean,  ///< the p_c-weighted mean of updates whose norms are clipped to the round's median norm
+  kKrum,         ///< the upload with the least sum of squared distances to its n - f - 2 nearest; p_c is not used
 };
 constexpr auto names(AggregationRule) {
   return std::array{config::EnumName<AggregationRule>{"mean", AggregationRule::kMean},
@@ -48,12 +48,12 @@ struct AggregationOptions {
     table.check_integer("byzantine", byzantine, 1, limits::kClients);
   }
 
-  /// Returns k of the trimmed mean for a number of uploads.
+  /// Returns k of the trimmed mean of `uploads` uploads.
   int64_t trimmed(int64_t uploads) const {
     constexpr double kRounding = 1e-9;  // 0.3 * 10 is below 3
     return static_cast<int64_t>(std::floor(trim * static_cast<double>(uploads) + kRounding));
   }
-  /// Returns the fewest uploads that krum withstands `byzantine` wrong ones among: n > 2 f + 2.
+  /// Returns the smallest number n of uploads among which krum withstands f = `byzantine` wrong ones: n > 2 f + 2.
   int64_t least_of_krum() const { return 2 * byzantine + 3; }
 };
 

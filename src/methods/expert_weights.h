@@ -1,5 +1,5 @@
-/// \file  Averages stacks of experts with a weight for each expert of each client, for methods of which clients report
-/// how much they used an expert. Dimension name: E experts.
+/// \file  Averages stacks of experts with a weight for each expert of each client, for methods whose clients report how
+/// much they used an expert. Dimension name: E experts.
 #pragma once
 
 #include <functional>
@@ -9,19 +9,21 @@
 
 namespace evenkeel::methods {
 
-/// Returns how much a client's factors of the experts of a layer weigh, before division by the sum over clients: [E]
-/// float64, 0 or more. The argument `weight` is the client's p_c.
+/// Returns a client's weights of the experts of a layer, before division by the sum over clients: [E] float64, 0 or
+/// more. The argument `weight` is the client's p_c.
 using ExpertWeights = std::function<at::Tensor(const std::string& layer, const ClientUpdate& update, double weight)>;
 
-/// Says what becomes of an expert that has no weight on any client.
+/// Says what becomes of an expert whose weight is 0 on every client: its factors do not change (kKeep), or they become
+/// sum_c p_c Theta_c (kMean). With hidden uploads they never change.
 enum class UnusedExpert { kKeep, kMean };
 constexpr auto names(UnusedExpert) {
   return std::array{config::EnumName{"keep", UnusedExpert::kKeep}, config::EnumName{"mean", UnusedExpert::kMean}};
 }
 
-/// Returns the state with new factors: Theta_i = sum_c w_ci Theta_ci of each expert i, where the weights w_ci are
-/// divided by their sum over clients, and sum_c p_c Theta_c of everything else.
-/// \param sum_name  the name of the sum of a layer's weights, where uploads are sums (FederatedMethod::summands())
+/// Returns the state with new factors: Theta_i = sum_c w_ci Theta_ci for each expert i, where the weights w_ci are
+/// divided by their sum over clients, and sum_c p_c Theta_c for all other factors.
+/// \param sum_name  returns the name of the sum of a layer's weights; read if uploads are hidden
+/// (FederatedMethod::summands())
 ServerState weighted_by_expert(const ServerView& server, const ServerState& state, const RoundView& round,
                                const Uploads& uploads, const ExpertWeights& weights, UnusedExpert unused,
                                std::string (*sum_name)(const std::string& layer));

@@ -13,15 +13,16 @@ namespace evenkeel::methods {
 
 struct MethodEntry;
 
-/// Makes the rule for the uploads of a round. krum and clipped_mean read all uploads, one site at a time. krum holds
-/// one factor of a site of all uploads in float32.
-/// \param before  what the server sent: the factors and extras that the uploads moved away from; borrowed for the call
+/// Makes the rule for the uploads of a round. krum and clipped_mean read all uploads, one site at a time. Memory: krum
+/// holds one factor of one site in float32, from all uploads.
+/// \param before  the factors and extras that the server sent; borrowed for the call
 /// \return null for AggregationRule::kMean
-/// \throws kData when there are too few uploads for the rule
+/// \throws kData when krum gets fewer than f + 3 uploads; kNumeric from krum and clipped_mean, naming a client whose
+/// upload is not finite
 std::unique_ptr<CombiningRule> make_rule(const AggregationOptions& options, std::span<const ClientUpdate> updates,
                                          const lora::Payload& before);
 
-/// Checks that a rule suits the method and the number of clients drawn per round.
+/// Checks that a rule suits the method and `drawn`, the number of clients drawn per round.
 /// \param table  the table [aggregation], for the position in error messages
 /// \throws kConfig naming the method or the number
 void check_rule(const AggregationOptions& options, const MethodEntry& method, int64_t drawn,

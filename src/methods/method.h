@@ -17,12 +17,12 @@ namespace evenkeel::methods {
 LocalSetup empty_setup(const ClientView& view);
 
 /// Checks that every token chose K_c experts, for methods that upload "<layer>.counts" and "<layer>.tokens".
-/// \throws kData naming the layer where the sum of the counts is wrong
+/// \throws kData naming a layer without tokens, or whose counts do not sum to K_c times its tokens
 void check_routing_counts(const lora::Payload& upload, const ClientProfile& client);
 
-/// Checks that the routing counts of a round fit into int32, in which methods upload "<layer>.counts" and
-/// "<layer>.tokens". A token counts at most once for an expert, so the tokens decide.
-/// \throws kData naming the client with 2^31 tokens or more
+/// Checks that the routing counts of a round fit into int32, the dtype in which methods upload "<layer>.counts" and
+/// "<layer>.tokens". A token counts at most once for an expert, so no count is above the number of tokens.
+/// \throws kData naming a client with 2^31 tokens or more
 void check_countable(const nn::RoutingByLayer& counts, const ClientProfile& client);
 
 /// Interface of a federated fine-tuning method.
@@ -34,21 +34,23 @@ class FederatedMethod {
   /// Returns the client's adapters, the tensors to train and the router options for a round or an evaluation.
   virtual LocalSetup prepare(const lora::Payload& download, const ClientView& view) const;
   /// Returns a scalar that depends on the routing of the last micro-batch in `step`, or an undefined tensor for none.
-  /// It is added to the task loss of that micro-batch, whose router_logits are in the graph until its backward pass. A
-  /// method that reads them sets router.records_logits in prepare().
+  /// It is added to the task loss of that micro-batch, whose router_logits are in the autograd graph until its backward
+  /// pass. A method that reads them sets router.records_logits in prepare().
   /// Task loss and extra loss are divided by the number of micro-batches per step.
   virtual at::Tensor extra_loss(const StepView& step) const;
   /// Returns a scalar that depends on the trained tensors only, such as a norm of the factors, or an undefined tensor
-  /// for none. It is added to the loss of the step, once. `step` is that of edit_gradients(), which is called next.
+  /// for none. Its gradient is added once per step. edit_gradients(), which is called next, gets the same `step`.
   virtual at::Tensor penalty(const StepView& step) const;
   /// Edits the gradients after the last backward pass of a step, before the optimiser runs. `step.micro_batches` is
-  /// empty if no row of the step has a target; then there was no penalty either.
+  /// empty if no row of the step has a target, in which case penalty() was not called. It is always empty in private
+  /// steps (train/private_steps.h), which call penalty().
   virtual void edit_gradients(const StepView& step) const;
-  /// Edits the parameters after the optimiser step, for updates that bypass the moments. All gradients are zero by
-  /// then.
+  /// Edits the parameters after the optimiser step, for updates that bypass the optimiser's moments. All gradients are
+  /// zero by then.
   virtual void edit_parameters(const StepView& step) const;
   /// Returns what the client sends to the server.
-  /// \param counts  routing counts of each mixture layer, summed over the round; logits are undefined
+  /// \param counts  routing counts of each mixture layer, summed over the round; logits are undefined. Empty after
+  /// private steps
   virtual lora::Payload upload(const lora::Payload& download, const LocalSetup& setup, const nn::RoutingByLayer& counts,
                                const ClientView& view) const;
 
@@ -58,13 +60,13 @@ class FederatedMethod {
   virtual void check_upload(const lora::Payload& upload, const ClientProfile& client) const;
   /// Returns the state before the first round.
   virtual ServerState initialize(const ServerView& server) const;
-  /// Returns the rank at which `client` would train next. HetLoRA's clients reduce theirs.
+  /// Returns the rank at which `client` would train next. HetLoRA reduces it below client.rank.
   virtual int64_t rank_of(const ServerState& state, const ClientProfile& client) const;
   /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants.
   virtual lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
   /// Returns the state after a round. `uploads` are in the order of round.participants. A change of the base goes into
-  /// global.base_delta of the result. Server::aggregate() then adds it to common.base_change, counts the round and
-  /// rejects numbers that are not finite; the next round sends it.
+  /// global.base_delta of the result. Server::aggregate() then adds the change to common.base_change, counts the round
+  /// and rejects numbers that are not finite. The next round sends the change to all clients.
   virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                                 const Uploads& uploads) const;
 
@@ -75,9 +77,9 @@ class FederatedMethod {
   /// float64, equal names and shapes for all clients, magnitudes below 2^15.
   /// \param weight  the client's p_c (RoundView::weights) among all clients that were drawn
   virtual TensorMap summands(const ClientUpdate& own, double weight) const;
-  /// Returns weights for the experts of a layer in place of p_c (RoundView::weights), [E] float64 in [0, 1], or an
-  /// undefined tensor. The client weights its changes of the expert stacks with them; Uploads::change() returns the
-  /// sum.
+  /// Returns weights for the experts of a layer in place of p_c (RoundView::weights), [E] float64 in [0, 1]; undefined:
+  /// p_c. The client weights its changes of the expert stacks with them, and Uploads::change() returns the sum over
+  /// clients.
   virtual at::Tensor expert_weights(const std::string& layer, const ClientUpdate& own, double weight) const;
 
   /// Checks that aggregation uses only the clients' summed changes of factors, to which noise is added

@@ -57,7 +57,7 @@ struct MethodEntry {
   bool weighs_experts = false;
   bool needs_individuals = false;  ///< true: aggregate() reads single uploads; false: sums over clients suffice
   FromSums from_sums = FromSums::kNo;
-  /// Why sums are not enough, to follow "method NAME "; for FromSums::kNo.
+  /// Why sums are not enough, for FromSums::kNo. The text completes a sentence that begins with "method NAME ".
   std::string_view why_single = "asks for sums that have no names";
   /// Describes what a client uploads in a round in addition to its report (train/local_training.h). A node's operator
   /// reads it before agreeing to the run.
@@ -66,7 +66,8 @@ struct MethodEntry {
   bool starts_from_adapter = true;
   /// True: clients compute sums of gradients over some of their rows before the first round.
   bool asks_gradients = false;
-  /// The metrics that its client half may report. A server refuses others from nodes. Borrowed, for ever.
+  /// The metrics that the client half may report. A server refuses other metrics from nodes. Borrowed: the memory must
+  /// never be freed.
   std::span<const MetricRange> metrics{};
   /// Creates the method from its config table, which may be empty.
   /// \throws kConfig on an unknown key or a bad value
@@ -75,11 +76,11 @@ struct MethodEntry {
   std::function<void(const config::Table& table, config::Writer& writer)> write{};
   /// Lists the same keys with their values.
   std::function<void(const config::Table& table, config::ValueLister& lister)> list{};
-  /// True: what a client uploads depends on its rows through the gradients of the task loss of single rows alone, and
-  /// the client half edits nothing by them. Then noise in these gradients makes the upload private (train/
-  /// private_steps.h).
+  /// True: what a client uploads depends on its rows only through the gradients of the task loss of single rows. No
+  /// hook of the client half uses the rows otherwise. Then noise in these gradients makes the upload private
+  /// (train/private_steps.h).
   bool rows_by_gradients = false;
-  /// What a method says of itself that is not compiled into the program (methods/described_method.h); null for others.
+  /// Description of a method that is not compiled into the program (methods/described_method.h); null if it is.
   std::shared_ptr<const MethodDescription> described{};
   /// False: the entry was read from a run folder, and hooks that the method overrides cannot be called.
   bool has_hooks = true;
@@ -87,14 +88,15 @@ struct MethodEntry {
   /// Returns K_c for a budget: floor(K_max beta), or `max_top_k` for a rank method. It is 0 if the budget is too small
   /// for one expert, and on a dense model.
   int64_t top_k(double budget, int64_t max_top_k) const;
-  /// Returns the default r_c for a budget. For a rank method it is round(r_max (0.2 + 0.8 beta)), at least 1, which
-  /// gives the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22). For other methods it is r_max.
+  /// Returns the default r_c for a budget. For a rank method it is round(r_max (0.2 + 0.8 beta)), at least 1. With
+  /// budgets 1/8, 1/4, 1/2 and 1 this gives the paper's 6, 8, 12, 20 for r_max = 20 and 12, 16, 24, 40 for r_max = 40
+  /// (docs/ambiguities.md, R22). For other methods it is r_max.
   int64_t rank(double budget, int64_t max_rank) const;
   /// Returns true if clients may have different ranks.
   bool takes_unequal_ranks() const { return family == MethodFamily::kRank; }
-  /// Returns those of the `asked` rank evaluation modes that apply (docs/ambiguities.md, R25). A rank method has mode
-  /// "a", the adapter cut to r_c with all experts, and mode "b", the whole adapter with K_c experts. A dense model has
-  /// only "a". Other methods have one mode without a name, "".
+  /// Returns the rank evaluation modes in `asked` that apply (docs/ambiguities.md, R25). A rank method has mode "a",
+  /// the adapter cut to r_c with all experts, and mode "b", the whole adapter with K_c experts; on a dense model only
+  /// "a". Other methods have one mode without a name, "", whatever is asked.
   std::vector<std::string> rank_eval_modes(std::span<const std::string> asked, bool has_experts) const;
 };
 
@@ -126,25 +128,25 @@ MethodEntry method_entry(MethodEntry row) {
 }
 
 /// Checks that a method can be computed from sums, before a run begins.
-/// \throws kConfig saying why it cannot, with the methods that can
+/// \throws kConfig saying why it cannot, and listing the methods that can
 void check_from_sums(const MethodEntry& entry);
 
-/// Checks that the sum of clients' changes is all that a method needs, so that noise in it hides any client.
-/// \throws kConfig saying why it is not, with the methods of which this is true
+/// Checks that a method needs only the sum of clients' changes, so that noise in this sum hides any client.
+/// \throws kConfig saying what else it needs, and listing the methods that pass
 void check_client_privacy(const MethodEntry& entry);
 
 /// Returns all registered methods. References to entries stay valid.
 const std::deque<MethodEntry>& methods();
 /// Registers a method that is not compiled into the library (docs/tutorial-new-method.md). Call it before threads
-/// start. An entry without hooks may have the name of another described method, as two run folders can hold it with
-/// other keys.
+/// start. The name of a described method may be registered again unless both entries have hooks, because two run
+/// folders can hold the method with different keys.
 /// \throws kConfig when the name is taken; kInternal when `make`, `write` or `list` is empty
 void add_method(const MethodEntry& entry);
 /// Returns the entry of a method: the last one of that name that has hooks, or else the last one.
 /// \throws kConfig listing the known names when the name is unknown
 const MethodEntry& find_method(std::string_view name);
-/// Checks that noise in the gradients of single rows makes a method's uploads private.
-/// \throws kConfig naming the methods of which this is true
+/// Checks that noise in the gradients of single rows makes a method's uploads private (rows_by_gradients).
+/// \throws kConfig listing the methods that pass
 void require_rows_by_gradients(const MethodEntry& entry);
 
 }  // namespace evenkeel::methods

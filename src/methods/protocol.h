@@ -35,7 +35,7 @@ struct GradientSample {
   int64_t rows = 0;
   SampleFrom from = SampleFrom::kPooled;
   bool operator==(const GradientSample& other) const = default;
-  /// Returns the share of one client, rounded up.
+  /// Returns the number of rows per client, rounded up.
   int64_t of_one(int64_t clients) const { return (rows + clients - 1) / clients; }
 
   void visit(auto& field) {  // base/format/record.h
@@ -57,7 +57,7 @@ struct ServerView {
   std::vector<std::string> moe_layers;                    ///< routing keys in depth order
   int64_t num_experts = 0;                                ///< experts of each mixture layer; 0: dense model
   int64_t max_top_k = 0;                                  ///< K_max, the top-k of the checkpoint
-  nn::ScoreFunction score = nn::ScoreFunction::kSoftmax;  ///< of the checkpoint's routers
+  nn::ScoreFunction score = nn::ScoreFunction::kSoftmax;  ///< score function of the checkpoint's routers
   /// True: a norm follows the experts, so scaling their output has no effect.
   bool norm_behind_experts = false;
   int64_t rank = 0;  ///< the largest r_c of any client
@@ -67,12 +67,12 @@ struct ServerView {
   GradientSum gradient_sum{};
   /// Adapter that replaces fresh factors at some or all sites ([lora] init); null: none.
   const lora::AdapterState* start = nullptr;
-  /// Number type to which a change of the base is rounded.
+  /// Dtype to which a change of the base is rounded.
   lora::TransportDtype transport = lora::TransportDtype::kFloat32;
 };
 
-/// Lists the participants of a round by ascending id, with their weights p_c: dataset sizes divided by their sum. Both
-/// lists are empty for an evaluation.
+/// Lists the participants of a round by ascending id, with their weights p_c: dataset sizes divided by their sum, or
+/// equal values if `equal_weights` is true. Both lists are empty for an evaluation.
 struct RoundView {
   int64_t round = 0;
   std::vector<ClientProfile> participants{};
@@ -107,9 +107,9 @@ lora::AdapterState whole_adapter(const ServerState& state);
 enum class Trainable { kAB, kB, kCore };
 
 /// Asks for a second pass over the rows of each step with fewer experts per token K', drawn per step from the powers of
-/// two below the client's K_c. Its output is trained towards that of the pass with K_c (K-dropout with
-/// self-distillation): weight temperature^2 KL(softmax(z(K_c) / temperature) || softmax(z(K') / temperature)) of the
-/// logits z of each target, with the same mean as the task loss. z(K_c) has no gradient.
+/// two below the client's K_c. Its logits are trained towards the logits of the pass with K_c (K-dropout with
+/// self-distillation). The loss of each target with logits z is weight temperature^2 KL(softmax(z(K_c) / temperature)
+/// || softmax(z(K') / temperature)), with the same mean as the task loss. z(K_c) has no gradient.
 struct SelfDistillation {
   double weight = 0;  ///< 0: no such pass
   double temperature = 1;
@@ -138,17 +138,18 @@ class Metrics {
     sum += value * weight;
     total += weight;
   }
-  /// Adds a scalar tensor on any device without synchronising. means() includes it after the next read() or end_read().
+  /// Adds a scalar tensor on any device without synchronising. means() includes it after the next read(), or the next
+  /// begin_read() and its end_read().
   void add(const std::string& name, const at::Tensor& value) { add_sum(name, value, {}); }
   /// Adds a weighted sum of several values and the sum of their weights, both scalar tensors.
   /// \param weight  undefined: the weight is 1
   void add_sum(const std::string& name, const at::Tensor& sum, const at::Tensor& weight);
-  /// Begins to copy all pending tensors, and `others`, to the CPU in one transfer. REQUIRES that no other has begun.
+  /// Begins to copy all pending tensors, and `others`, to the CPU in one transfer. REQUIRES that no transfer runs.
   void begin_read(std::span<const at::Tensor> others);
   /// Waits for the transfer that has begun, but not for later work of the device.
-  /// \return the values of `others`; nothing if no transfer has begun
+  /// \return the values of `others`; empty if no transfer has begun
   std::vector<double> end_read();
-  /// Does both.
+  /// Calls begin_read() and end_read().
   std::vector<double> read(std::span<const at::Tensor> others = {}) {
     begin_read(others);
     return end_read();
@@ -191,7 +192,7 @@ struct StepView {
   std::span<const nn::RoutingByLayer> micro_batches;  ///< routing of each micro-batch of the step so far
   double lr = 0;
   Metrics& metrics;
-  /// Arithmetic over the step's tensors. They may be on a GPU, and a method should not wait for their values.
+  /// Operations on the step's tensors. The tensors may be on a GPU; reading their values would wait for it.
   const nn::StepArithmetic& arithmetic = nn::engine_of(nn::EngineKind::kKernels).step();
   /// Gradients of A and B by site with LocalSetup::reference_top_k experts per token; null without that pass.
   const lora::AdapterState* reference = nullptr;

@@ -12,8 +12,8 @@
 namespace evenkeel::methods {
 
 /// Per value: sorts theta_c, leaves out the `trimmed` smallest and largest, and returns sum p_c theta_c / sum p_c over
-/// the rest. 0: the weighted mean. Source: Yin et al., Byzantine-Robust Distributed Learning, ICML 2018, which takes
-/// the rest alike.
+/// the rest. With trimmed = 0 this is the weighted mean. Source: Yin et al., Byzantine-Robust Distributed Learning,
+/// ICML 2018, with equal weights. combine() throws kData unless there are more than 2 `trimmed` values.
 std::unique_ptr<CombiningRule> trimmed_mean_rule(int64_t trimmed);
 
 /// Per value: the median of theta_c; of an even number, the mean of the two in the middle. Source: Yin et al. 2018.
@@ -27,9 +27,9 @@ std::unique_ptr<CombiningRule> clipped_mean_rule(std::span<const double> norms);
 
 /// Returns values[chosen]. Source: Blanchard et al., Machine Learning with Adversaries, NeurIPS 2017.
 std::unique_ptr<CombiningRule> krum_rule(size_t chosen);
-/// Returns the index of the client with the smallest sum of squared distances to its n - f - 2 closest others; the
-/// first of equals.
-/// \param distances  [n][n] squared distances between uploads; n - f - 2 is 1 or more
+/// Returns the index of the client with the smallest sum of squared distances to the n - f - 2 clients closest to it,
+/// f = `byzantine`; in a tie the smallest index.
+/// \param distances  [n][n] squared distances between uploads. REQUIRES n - f - 2 >= 1
 size_t krum_choice(const std::vector<std::vector<double>>& distances, int64_t byzantine);
 
 }  // namespace evenkeel::methods

@@ -49,7 +49,7 @@ inline ClientProfile client(int64_t id, int64_t top_k, bool trains = true) {
   return {.id = id, .budget = 1, .top_k = top_k, .rank = kRank, .examples = 1, .trains = trains};
 }
 
-/// Returns a round of equal clients but for their K.
+/// Returns a round of clients that differ in K only.
 inline RoundView round_of(std::initializer_list<int64_t> top_ks) {
   RoundView round;
   for (const int64_t k : top_ks) {

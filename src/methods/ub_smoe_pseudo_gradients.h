@@ -16,7 +16,7 @@
 
 namespace evenkeel::methods::ubsmoe {
 
-/// Key of a broadcast tensor: the reference K of rho, which is the participants' mean K or K_max.
+/// Key of a broadcast tensor: the reference K of rho, which is Kbar or K_max (`rho_ref`). A float64 scalar.
 constexpr const char* kRhoReference = "rho.reference";
 
 /// Describes how the pseudo-gradient of each expert is scaled.
@@ -44,8 +44,9 @@ class PseudoGradients {
 
   // --- server ---
 
-  /// Computes Gt = (Theta - Theta') / divisor for every expert tensor (R15) and stores it in next.global.extras. It
-  /// also stores the norm over the tensors of each expert, [E] per layer, in next.memory as "<layer>.pseudo_grad_norm".
+  /// Computes Gt = (Theta - Theta') / divisor (R15) for every expert tensor Theta of `old` and Theta' of `next`, and
+  /// stores it in next.global.extras. It also stores the norm over the tensors of each expert, [E] per layer, in
+  /// next.memory as "<layer>.pseudo_grad_norm".
   static void set(const lora::Sites& sites, const ServerState& old, ServerState& next, double divisor);
 
   /// Returns the Gt that set() stored, by site.

@@ -51,29 +51,31 @@ struct UploadShare {
 
 /// The sums of a round in which the server gets no single upload, over the clients whose upload arrived.
 struct RoundTotals {
-  lora::AdapterState changes{};  ///< sum_c p_c (theta_c - before), or with FederatedMethod::expert_weights()
-  TensorMap sums{};              ///< of FederatedMethod::summands(), float64
-  lora::AdapterState before{};   ///< what the clients received
+  /// sum_c p_c (theta_c - before), with FederatedMethod::expert_weights() in place of p_c if the method returns any.
+  lora::AdapterState changes{};
+  TensorMap sums{};             ///< sums over clients of FederatedMethod::summands(), float64
+  lora::AdapterState before{};  ///< what the clients received
 };
 
 class CombiningRule;
 
-/// A rule in place of the weighted mean (methods/combining_rule.h), and what the server sent. Borrowed.
+/// A rule in place of the weighted mean (methods/combining_rule.h). Borrowed.
 struct RuleOfRound {
-  const CombiningRule* rule = nullptr;  ///< null: the mean
-  const lora::Payload* before = nullptr;
+  const CombiningRule* rule = nullptr;    ///< null: the mean
+  const lora::Payload* before = nullptr;  ///< what the server sent; not null if `rule` is set
 };
 
 /// Gives access to the uploads of a round as sums or one by one. It borrows the updates.
-/// Sums are enough for most methods. They are the same to the bit on any number of processes and in any order
+/// Sums are enough for most methods. They are bit-identical on any number of processes and in any order
 /// (lora/fixed_point.h). Mapped files are released during summation: at most 64 MiB, or one site of all clients, is in
 /// memory.
-/// In a round whose uploads are hidden (RoundTotals), the same functions return what the totals hold. each() and
-/// weights by expert are not allowed, and change() is.
+/// In a round whose uploads are hidden (RoundTotals), the same functions return what the totals hold. each() and mean()
+/// with weights per expert then throw kInternal; change() gives the sums of such weighted changes.
 /// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers must call
 /// release_mapped_pages() (base/plain/mapped_files.h). The argument `weights` always holds p_c of all clients of the
-/// round, in the order of the round. All sums throw kInternal for another number of weights, kShape naming a client
-/// that did not send the tensor or whose shape differs, and kNumeric naming a client whose values are not finite.
+/// round, in the order of the round. All sums throw kInternal when the number of weights is wrong, kShape naming a
+/// client that did not send the tensor or sent another shape, and kNumeric naming a client with a value that is not
+/// finite.
 class Uploads {
  public:
   /// Wraps the uploads of all clients of a round, in the order of the round.
@@ -110,20 +112,20 @@ class Uploads {
   at::Tensor sum(std::span<const double> weights,
                  const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
 
-  /// Computes a sum that FederatedMethod::summands() names: sum_c part(upload_c, p_c).
+  /// Computes sum_c part(upload_c, p_c), or returns the total `name` of FederatedMethod::summands() if uploads are
+  /// hidden.
   at::Tensor sum(const std::string& name, std::span<const double> weights,
                  const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
   /// Returns true if uploads are hidden and only totals are known. A round may then have no upload; its change is only
   /// noise.
   bool hidden() const { return totals_ != nullptr; }
-  /// Returns true if a sum that FederatedMethod::summands() names is known. False: only summed changes are known
-  /// ([privacy] unit = "client").
+  /// Returns true if sum() can return the sum `name`. False: only summed changes are known ([privacy] unit = "client").
   bool has_sum(const std::string& name) const { return !totals_ || totals_->sums.contains(name); }
   /// A factor as the clients received it, and the sum of their changes.
   struct Change {
     at::Tensor before, change;
   };
-  /// Returns the summed change of a factor where uploads are hidden; nothing where they are not.
+  /// Returns the summed change of a factor if uploads are hidden, otherwise nullopt.
   /// \throws kInternal when no client changes it
   std::optional<Change> change(const std::string& site, at::Tensor lora::LoraFactors::*factor) const;
 
@@ -132,7 +134,7 @@ class Uploads {
   std::span<const ClientUpdate> each() const;
 
  private:
-  /// Returns what the rule makes of one tensor of all uploads.
+  /// Applies the rule to one tensor of all uploads.
   at::Tensor combined(std::string_view what, std::span<const double> weights, const at::Tensor& before,
                       const std::function<const at::Tensor&(const ClientUpdate& update)>& part,
                       const WeightsOf& weights_E = {}) const;

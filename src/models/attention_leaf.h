@@ -40,8 +40,10 @@ struct AttentionSpec {
   AttentionNames names{};
 };
 
-/// Computes causal attention of a batch, with the cache of `pass` or without. \param q  [R, H, P], or [N, H, P] if
-/// pass.queries_N is defined \param k, v  [R, G, P] \param steps  applied first \return [R, H P] or [N, H P]
+/// Computes causal attention of a batch, over the cache of `pass` if it has one.
+/// \param q  [R, H, P], or [N, H, P] if pass.queries_N is defined \param k, v  [R, G, P] \param steps  applied to q, k
+/// and v first
+/// \return [R, H P] or [N, H P]
 at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const nn::AttentionSteps& steps,
                     const LayerPass& pass);
 

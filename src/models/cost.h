@@ -20,7 +20,7 @@ struct ForwardCost {
 /// Describes a pass of `tokens` positions in sequences of `length` tokens.
 struct CostShape {
   int64_t tokens = 256, length = 256;
-  int64_t top_k = 0;  ///< experts per token; 0: those of the checkpoint
+  int64_t top_k = 0;  ///< experts per token; 0: ModelSpec::top_k
 };
 
 /// Returns the multiply-adds of one forward pass with LoRA of rank `rank` on `sites` (0: no LoRA).
@@ -34,8 +34,8 @@ ForwardCost training_flops(const ForwardCost& multiply_adds);
 
 /// Returns the number of LoRA parameters of rank `rank` on `sites`, all experts included.
 int64_t lora_parameters(const lora::Sites& sites, int64_t rank);
-/// Returns the number of LoRA parameters that one token uses: those of `top_k` experts of each stack, and all others.
-/// Here `top_k` 0 means no expert.
+/// Returns the number of LoRA parameters that one token uses: all of dense sites, and those of `top_k` experts of each
+/// stack. Here `top_k` 0 means no expert.
 int64_t activated_parameters(const lora::Sites& sites, int64_t rank, int64_t top_k);
 
 }  // namespace evenkeel::models

@@ -30,7 +30,7 @@ struct DecoderNames {
   std::string embedding = "model.embed_tokens", layers = "model.layers.", final_norm = "model.norm", head = "lm_head";
   std::string input_norm = "input_layernorm", attention = "self_attn";
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward = "mlp";
-  std::string attention_output_norm{}, feed_forward_output_norm{};  ///< norms of what the blocks return
+  std::string attention_output_norm{}, feed_forward_output_norm{};  ///< norms of the outputs of the blocks
 
   /// Sets the names of the norms of families after OLMo 2, which have them behind the blocks only.
   void put_norms_behind_blocks() {
@@ -51,10 +51,10 @@ struct DecoderScales {
   double hidden = 1;              ///< factor of the final hidden states: 1 / the divisor of the logits
 };
 
-/// Rotary positions that some layers have instead of the others'.
+/// Rotary positions of some layers, which differ from DecoderSpec::rope.
 struct LocalPositions {
   nn::RopeSpec rope{};
-  std::vector<bool> layers{};  ///< the layers that have them, one entry per layer
+  std::vector<bool> layers{};  ///< one entry per layer; true: the layer has these positions
 };
 
 /// Describes a model.
@@ -66,7 +66,8 @@ struct DecoderSpec {
   NormSpec norm{};
   AttentionSpec attention{};
   std::optional<LatentAttentionSpec> latent_attention{};  ///< set: stands in every layer in place of `attention`
-  /// Layers behind the last that a checkpoint may hold. They are not run, and their tensors are left where they are.
+  /// Number of layers that a checkpoint may hold after the last layer of the model. They are not run, and their tensors
+  /// are not loaded.
   int64_t unread_layers = 0;
   /// Block of each layer; all mixtures must have the same E and k.
   std::function<FeedForwardSpec(int64_t layer)> feed_forward{};
@@ -85,12 +86,12 @@ struct DecoderDefaults {
   int64_t max_positions = 4096;
   int64_t kv_heads = 0;         ///< 0: the number of heads
   int64_t head_width = 0;       ///< 0: hidden_size / heads
-  bool own_head_width = false;  ///< true: `head_width` counts, whatever the key says
-  /// Share of each head that is rotated if config.json has none; empty: whole heads, and no other share is supported.
+  bool own_head_width = false;  ///< true: `head_width` is used, whatever the key says
+  /// Share of each head that is rotated if config.json has no such key; nullopt: only whole heads are supported.
   std::optional<double> partial_rotary{};
   WindowRule window{};
-  std::optional<double> local_theta{};  ///< theta of layers with a window, if they have positions of their own
-  bool has_long_rope = false;           ///< positions as read_long_positions() reads them
+  std::optional<double> local_theta{};  ///< theta of layers with a window; nullopt: all layers have the same positions
+  bool has_long_rope = false;           ///< true: read_long_positions() reads the positions
   bool tied = false;
 };
 

@@ -1,4 +1,4 @@
-/// \file  Says which forward passes may replay one recording (nn/engine/pass_graphs.h).
+/// \file  Computes keys of forward passes. Passes with equal keys may replay one CUDA graph (nn/engine/pass_graphs.h).
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,8 @@ struct GroupedDefaults {
 /// Reads the sizes, groups and factor. The shared experts are one block, as wide as n_shared_experts of them. The
 /// family sets gate, score and bias.
 /// \param experts_too  alternative key of `n_routed_experts`
-/// \throws kCheckpoint when experts are no multiple of groups, when more groups are kept than exist, when the kept
-/// groups have fewer experts than a token selects, and as read_mixture()
+/// \throws kCheckpoint when the number of experts is no multiple of the number of groups, when more groups are kept
+/// than exist, when the kept groups have fewer experts than a token selects, and as read_mixture()
 MixtureSpec read_grouped_mixture(const ModelConfig& config, std::string_view experts_too,
                                  const GroupedDefaults& defaults);
 

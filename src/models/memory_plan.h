@@ -27,7 +27,7 @@ struct MemoryPlan {
 
   int64_t needed() const;  ///< sum of the parts in bytes
 };
-/// Returns the plan of several ranks that each need `plan` of one memory.
+/// Returns the plan of `ranks` ranks that share one memory and need `plan` each.
 MemoryPlan of_ranks(MemoryPlan plan, int64_t ranks);
 
 /// Result of comparing an estimate with a machine.
@@ -48,7 +48,7 @@ std::string memory_report(const MemoryPlan& plan, const machine::Memory& memory)
 /// \throws kConfig with the line of memory_report() when the estimate does not fit
 void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::string_view who);
 /// Compares an estimate with the free memory of a GPU as require_memory() does. With several ranks on the GPU, the
-/// estimate of all of them is compared with the whole memory first, because the free one is what the others have left.
+/// estimate of all of them is compared with the whole memory first, because the other ranks may already use some of it.
 /// Does nothing for the CPU.
 /// \param who  what needs the memory, e.g. "pre-training" \param ranks  processes of the run on this GPU
 void require_device_memory(const MemoryPlan& plan, c10::Device device, std::string_view who, int64_t ranks = 1);
@@ -68,7 +68,7 @@ struct PassShape {
 /// inputs, projected queries, keys and values, the attention output, and two inner rows for each of the K experts
 /// (TokenWork::kept).
 int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass);
-/// Works as kept_bytes() for engine aten, which also saves gathered inputs and products of each expert.
+/// Works as kept_bytes() for engine aten, which also saves one row of the model's width per token and selected expert.
 int64_t kept_bytes_of_operators(const ModelSpec& spec, const PassShape& pass);
 /// Returns the bytes of temporary buffers of a pass: rows sent to and from experts, workspaces of threads, and logits
 /// in chunks.

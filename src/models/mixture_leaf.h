@@ -39,7 +39,7 @@ struct MixtureSpec {
   int64_t experts = 0, top_k = 0, width = 0;  ///< E, k, and the inner width F of an expert
   Activation activation = Activation::kSilu;  ///< activation of the experts; only kSilu is supported
   GateRule gate{};
-  nn::RouterRule router{};       ///< scores, groups and factor; score, flag and bias are set by the leaf
+  nn::RouterRule router{};       ///< groups and factor; the leaf sets `score`, `renormalise` and `bias_E`
   bool correction_bias = false;  ///< true: the checkpoint has a bias [E] of the selection
   std::optional<SharedExpert> shared{};
   MixtureNames names{};

@@ -19,7 +19,7 @@ class TensorSource {
   /// \throws kCheckpoint when it is missing, has another shape, is not of a floating type or has a value that is not
   /// finite
   virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
-  /// Returns the tensor as it is stored, also where the source converts others to another type. \throws as take()
+  /// Returns the tensor in its stored type, even if the source converts other tensors. \throws as take()
   virtual at::Tensor take_stored(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }
   /// Returns a weight of matrix products, in the format in which the source stores such weights. \throws as take()
   virtual nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }

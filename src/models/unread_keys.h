@@ -1,4 +1,4 @@
-/// \file  Keys of a model's folder that are not read here, though transformers may do something else because of them.
+/// \file  Warns of settings in a model's folder that transformers applies and this program does not.
 #pragma once
 
 #include "models/checkpoint.h"

@@ -1,6 +1,7 @@
-/// \file  Sums the privacy loss of releases (sums with noise), and says whether another fits into a privacy budget. The
-/// sum of Renyi divergences is converted to (epsilon, delta) by Canonne, Kamath and Steinke 2020, Proposition 12.
-/// Results equal those of the Python package dp-accounting (tests/parity/test_privacy.py).
+/// \file  Sums the privacy loss of releases (sums with noise), and says whether further releases fit into a privacy
+/// budget. The sum of Renyi divergences is converted to (epsilon, delta) by Canonne, Kamath and Steinke 2020,
+/// Proposition 12.
+/// Results equal the Python package dp-accounting's (tests/parity/test_privacy.py).
 #pragma once
 
 #include <span>
@@ -32,9 +33,9 @@ class Accountant {
   double delta(double epsilon) const;
   /// Returns true when `times` more events would cost more than the budget.
   bool would_exceed(const Event& event, int64_t times, const Budget& budget) const;
-  /// Returns how many more events of a kind the budget allows, at most `most`.
+  /// Returns how many more of these events the budget allows, at most `most`.
   int64_t remaining(const Event& event, const Budget& budget, int64_t most) const;
-  /// Returns all releases, those of one kind together.
+  /// Returns all releases, with one entry for equal events.
   const std::vector<Releases>& releases() const { return releases_; }
 
  private:
@@ -47,8 +48,8 @@ class Accountant {
 
 /// Returns the least noise multiplier for which `times` events with a sampling probability fit into the budget, rounded
 /// up by at most 1e-6 of itself.
-/// \param before  what was released already
-/// \throws kConfig when even kMostNoise does not suffice
+/// \param before  account of earlier releases
+/// \throws kConfig when even kMostNoise does not suffice; as check_budget()
 double least_noise(double sampling, int64_t times, const Budget& budget, const Accountant& before = Accountant());
 
 }  // namespace evenkeel::privacy

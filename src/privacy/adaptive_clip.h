@@ -11,7 +11,8 @@ namespace evenkeel::privacy {
 /// \throws kConfig unless 2 s > z
 double noise_beside_indicators(double noise, double indicator_noise);
 
-/// Returns the next bound, clip exp(-rate (share_within - target)). Its bits depend on the C library: a run stores it.
+/// Returns the next bound, clip exp(-rate (share_within - target)). Its last bits depend on the C library, so a run
+/// stores the bound.
 double next_clip(double clip, double share_within, double target, double rate);
 
 }  // namespace evenkeel::privacy

@@ -8,7 +8,8 @@ namespace evenkeel::privacy {
 /// One release of a sum with Gaussian noise. Two data sets are neighbours when one has a member more than the other, or
 /// when the term of one member is zero in one of them.
 struct Event {
-  /// Standard deviation of the noise divided by the largest norm of one member's term (the noise multiplier z), > 0.
+  /// Standard deviation of the noise divided by the largest norm of one member's term (the noise multiplier z), from
+  /// kLeastNoise to kMostNoise (privacy/limits.h).
   double noise = 1;
   /// Probability q with which each member takes part, independently of the others and in secret (Poisson sampling); in
   /// (0, 1]. 1: no sampling that the accountant may count on.

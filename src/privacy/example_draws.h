@@ -14,11 +14,11 @@ class ExampleDraws {
  public:
   explicit ExampleDraws(const crypto::Secret& key) : key_(key) {}
 
-  /// Returns the rows of a step in ascending order, each of `rows` with a probability, independently of the others. May
-  /// be empty.
+  /// Draws each of `rows` rows with the given probability, independently. Returns their indices in ascending order;
+  /// may be empty.
   std::vector<int64_t> lot(int64_t step, int64_t rows, double probability) const;
-  /// Adds deviation * N(0, 1) to each value, from 64 random bits per pair (Box and Muller 1958). No value is beyond
-  /// 6.77 deviations. This is a Gaussian in float32: not exact, as noise in gradients usually is.
+  /// Adds deviation * N(0, 1) to each value, from 64 random bits per pair (Box and Muller 1958). No noise is beyond
+  /// 6.77 deviations. It is a Gaussian in float32, not an exact one, as usual for noise in gradients.
   /// \param tensor  index of the tensor in the step
   void add_noise(int64_t step, int64_t tensor, double deviation, std::span<float> values) const;
 

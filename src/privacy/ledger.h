@@ -42,12 +42,12 @@ struct Plan {
 /// Releases that were made together, such as the steps of a round.
 struct Release {
   std::string run;
-  int64_t round = 0;               ///< 1 is the first round
-  double noise = 1, sampling = 1;  ///< as in Event
-  int64_t times = 1;               ///< as in Releases
-  double clip = 0;
+  int64_t round = 0;                              ///< 1 is the first round
+  double noise = 1, sampling = 1;                 ///< as in Event
+  int64_t times = 1;                              ///< as in Releases
+  double clip = 0;                                ///< as in Plan
   std::optional<std::vector<int64_t>> members{};  ///< ids of the members whose accounts are charged; absent: all
-  std::string digest;                             ///< of everything that the released values depend on, but the key
+  std::string digest;                             ///< of everything that the released values depend on, except the key
   double epsilon = 0, order = 0, delta = 0;       ///< of all releases up to this one
 
   void visit(auto& field) {
@@ -78,7 +78,7 @@ class Ledger {
   static bool exists(const std::filesystem::path& folder);
   /// Reads the releases of a ledger. The folder is not changed and needs no lock. \throws as the constructor
   static std::vector<Release> releases(const std::filesystem::path& folder);
-  /// Reads the plans, as releases().
+  /// Reads the plans of a ledger, as releases().
   static std::vector<Plan> plans(const std::filesystem::path& folder);
 
   const crypto::Secret& key() const { return key_; }

@@ -1,4 +1,4 @@
-/// \file  Bounds of the quantities of differential privacy. The accountant was compared with others within them.
+/// \file  Bounds of the quantities of differential privacy. Within them the accountant was compared with others.
 #pragma once
 
 #include <cstdint>

@@ -20,13 +20,13 @@ class MemberAccounts {
   /// Adds releases. \throws kConfig as Accountant::add()
   void add(const Event& event, int64_t times, const Members& members = {});
 
-  /// Returns the account of a member that no release names: that of the releases of all.
+  /// Returns the account of the releases of all members. It is also the account of each member that no release names.
   const Accountant& of_all() const { return all_; }
   /// Returns the account with the largest epsilon of any member.
   const Accountant& largest(double delta) const;
   /// Returns the largest epsilon of any member.
   Spent spent(double delta) const;
-  /// Returns true when one more event would cost one of `members` more than the budget.
+  /// Returns true when one more event would cost any of `members` more than the budget.
   bool would_exceed(const Event& event, const Members& members, const Budget& budget) const;
   /// Returns how many more events the budget allows to the member that has spent most, at most `most`.
   int64_t remaining(const Event& event, const Budget& budget, int64_t most) const;

@@ -28,7 +28,7 @@ struct MemberNoise {
   }
 };
 
-/// Returns the noise of one member with which `honest` members together make a release with a noise multiplier.
+/// Returns the noise of one member with which `honest` members together make a release with noise multiplier `noise`.
 /// \param indicator_noise  standard deviation of the noise in the number of members within the bound; 0: no indicator
 /// \throws kConfig when the noise is too large or too small for exact sums, or as noise_beside_indicators()
 MemberNoise member_noise(double noise, double indicator_noise, const Grid& grid, int64_t honest);

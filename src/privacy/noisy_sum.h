@@ -17,11 +17,11 @@
 
 namespace evenkeel::privacy {
 
-/// The integers that a clipped change consists of.
+/// The integers to which changes are rounded.
 struct Grid {
   double step = 0;    ///< gamma: the value of integer 1
   int64_t bound = 0;  ///< Delta: the largest Euclidean norm, in integers
-  double target = 0;  ///< T: the norm that is aimed at, so that rounding cannot exceed the bound
+  double target = 0;  ///< T: the largest norm before rounding, so that rounding cannot exceed the bound
 };
 
 /// Returns the grid of changes of `values` values. \throws kConfig unless clip > 0 and finite and values >= 1
@@ -43,8 +43,8 @@ ClippedChange clipped(std::span<const float> change, const Grid& grid, double we
 /// Returns ceil((noise Delta)^2), the variance of the noise per value of a sum. \throws kConfig when it is above 2^56
 int64_t noise_variance(double noise, const Grid& grid);
 
-/// What noise is drawn for. Equal sums receive equal noise, so a repeated release shows nothing new. Another sum
-/// receives independent noise, so the difference of two releases does not cancel it.
+/// What noise is drawn for. Equal sums receive equal noise, so a repeated release shows nothing new. Different sums
+/// receive independent noise, so the difference of two releases does not cancel the noise.
 struct NoisePurpose {
   std::string_view run;
   uint64_t round = 0;

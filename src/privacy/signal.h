@@ -1,15 +1,15 @@
-/// \file  Says how large a sum is beside the noise of privacy in it.
+/// \file  Compares the norm of a sum with the norm of the privacy noise in it.
 #pragma once
 
 #include <string>
 
 namespace evenkeel::privacy {
 
-/// A signal below this many times its noise is hard to see.
+/// A sum whose norm is below this multiple of its noise's norm is mostly noise.
 inline constexpr double kMostlyNoise = 0.1;
 
-/// Returns "0.052 times their noise: mostly noise, expect little learning".
-/// \param signal  norm of a sum divided by that of its noise
+/// Returns "0.052 times their noise: mostly noise, expect little learning"; from kMostlyNoise on without the remark.
+/// \param signal  norm of a sum divided by the norm of its noise
 std::string beside_noise(double signal);
 
 }  // namespace evenkeel::privacy

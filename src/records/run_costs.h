@@ -24,7 +24,7 @@ struct CostMeasure {
   std::string_view name, title;
   std::optional<double> (*of)(const Cost&);
 };
-/// Returns the costs in the order of tables.
+/// Returns all cost measures in the order of tables.
 std::span<const CostMeasure> cost_measures();
 
 }  // namespace evenkeel::records

@@ -30,11 +30,11 @@ struct RunRecords {
   Json manifest;
   std::vector<fed::RoundRecord> rounds;  ///< in round order
   int64_t rounds_to_do = 0;              ///< rounds after which the run is complete
-  bool stopped_early = false;            ///< train.stop ended the run before train.rounds
-  /// Traffic of the scores that a federation's nodes computed, from the server's audit log; set if it has some. Traffic
-  /// of training is in `rounds`.
+  bool stopped_early = false;            ///< train.stop or privacy.epsilon ended the run before train.rounds
+  /// Traffic of scores that a federation's nodes computed, from the server's audit log; empty if the log has none.
+  /// Traffic of training is in `rounds`.
   std::optional<fed::WorkTraffic> scoring{};
-  std::vector<fed::EvaluationRecord> evaluations;  ///< in order of computation; a repeated score replaces the first
+  std::vector<fed::EvaluationRecord> evaluations;  ///< in order of computation; a repeated score replaces the earlier
 
   /// Sets config, settings, seed, model and method.
   void set_config(const fed::RunConfig& of_run);

@@ -1,6 +1,6 @@
 /// \file  Compares clients by the scores of `evaluate.per_client`: which clients have better and which have worse
-/// scores after the run. "Own rows" are a client's own test rows; "all rows" are those of all clients. Both are scored
-/// at the client's budget: the share of the experts per token that the client can afford, 0 to 1.
+/// scores after the run. "Own rows" are a client's own test rows; "all rows" are the test rows of all clients. Both are
+/// scored at the client's budget: the share of the experts per token that the client can afford, 0 to 1.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct ClientResult {
   std::optional<scoring::TaskScore> all;     ///< score on all rows after the last evaluated round
 
   /// Returns the gain on own rows from before the first round to the last evaluated one, see gain_between(). Above 0 is
-  /// better. Returns nothing if there is no score from before.
+  /// better. Returns nothing if either score is missing.
   std::optional<double> gain() const;
 };
 
-/// Returns the value of the headline measure of the score's kind (scoring/measures.h); shares in percent.
+/// Returns the headline measure of the score's kind (scoring/measures.h), shares in percent; 0 if the score lacks it.
 double headline(const scoring::TaskScore& score);
 /// Returns how much better `to` is than `from`, in the unit of headline(). Above 0 is better.
 double gain_between(const scoring::TaskScore& from, const scoring::TaskScore& to);
@@ -43,8 +43,8 @@ std::vector<ClientResult> client_results(std::span<const fed::EvaluationRecord> 
 /// Returns the number of questions that a score is based on, at least 1.
 int64_t questions_of(const scoring::TaskScore& score);
 
-/// Counts clients by what a gain means: more than one question better or worse, or within one question. A measure that
-/// is no share is better or worse by any amount.
+/// Counts clients that gain or lose more than one question, or stay within one. If the measure is no share, every
+/// difference counts as a gain or a loss.
 struct GainCounts {
   int64_t gain = 0, lose = 0, within = 0;
 
@@ -62,11 +62,11 @@ struct RunClientScores {
   /// Returns the result of the same client and task, or null.
   const ClientResult* find(const ClientResult& of) const;
 };
-/// Returns the scores of several runs in their order, one entry per rank evaluation mode.
+/// Returns one entry per run and rank evaluation mode that has scores on own rows, in the order of the runs.
 std::vector<RunClientScores> run_client_scores(std::span<const records::RunRecords> runs);
 
-/// Returns a line per task with the numbers of clients that gain, lose, or change by at most one question. Empty if no
-/// client is scored.
+/// Returns a line per task and rank evaluation mode with the numbers of clients that gain, lose, or change by at most
+/// one question, and the mean scores. Empty if no client is scored.
 std::vector<std::string> clients_summary(const records::RunRecords& run);
 
 /// Makes a table per run: for each client its own rows before and after, the gain, all rows, and the number of

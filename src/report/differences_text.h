@@ -14,7 +14,7 @@ inline constexpr std::string_view kNotAlike =
 
 /// Returns one line per difference: "threads: 1 (a); 2 (b)".
 std::vector<std::string> difference_lines(std::span<const comparison::Difference> differences);
-/// Formats them as a warning above tables. Empty if there is no difference.
+/// Formats the differences as a warning above tables. Empty if there is no difference.
 std::string differences_text(std::span<const comparison::Difference> differences);
 
 }  // namespace evenkeel::report

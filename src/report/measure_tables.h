@@ -11,8 +11,8 @@
 
 namespace evenkeel::report {
 
-/// A run's scores at its last evaluated round, of one kind, one rank evaluation mode (empty except for rank methods)
-/// and one way of serving.
+/// A run's scores at its last evaluated round, of one kind of answers, one rank evaluation mode (empty except for rank
+/// methods) and one way of serving.
 struct Scored {
   const records::RunRecords* run;
   std::string label;
@@ -22,12 +22,12 @@ struct Scored {
 
 /// Returns the label of a run's scores, such as "demo (b, exported: native gates)".
 std::string label_of(const records::RunRecords& run, const std::string& mode, scoring::ServedBy by);
-/// Returns the scores of one kind, run by run. \param runs  borrowed
+/// Returns the scores of one kind of answers, run by run, without single clients. \param runs  borrowed
 std::vector<Scored> scored(std::span<const records::RunRecords> runs, scoring::AnswerKind kind);
 
 /// Makes the tables of a measure, one for each kind of tasks that has values of it; none if there are no values.
 std::vector<Table> measure_tables(std::span<const records::RunRecords> runs, const scoring::Measure& measure);
-/// Returns a text that says which kinds of tasks were evaluated, and their measures.
+/// Returns a text that says which kinds of tasks were evaluated, and their measures, or that there are no scores yet.
 std::string what_there_is(std::span<const records::RunRecords> runs);
 
 }  // namespace evenkeel::report

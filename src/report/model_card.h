@@ -19,7 +19,7 @@ struct CardSubject {
   std::string base_model{};          ///< name of the base model on the hub; empty: none, and no local path is written
 };
 
-/// Returns the card's text. Equal records give equal text. Scores are those of the last evaluated round.
+/// Returns the card's text, with the scores of the last evaluated round. Equal records give equal text.
 std::string model_card(const records::RunRecords& run, const fed::RunConfig& config, const CardSubject& subject);
 
 }  // namespace evenkeel::report

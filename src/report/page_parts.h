@@ -1,6 +1,6 @@
 /// \file  Makes the parts of the page's data (report/page_data.h). Each is the JSON of one section of the page. Arms
-/// and runs are named by their place in the lists "arms" and "runs" of the data. Numbers have six significant digits,
-/// shares are from 0 to 1, and what is not known is left out or null.
+/// and runs are identified by their index in the lists "arms" and "runs" of the data. Numbers have six significant
+/// digits (four in heat maps), shares are from 0 to 1, and unknown values are left out or null.
 #pragma once
 
 #include <map>
@@ -28,13 +28,13 @@ void add(OrderedJson& json, const std::optional<comparison::Interval>& interval)
 /// What the parts are made from.
 struct Source {
   const comparison::StudyRuns& study;
-  std::vector<records::RunRecords> runs;  ///< those with records, arm by arm, then by seed
+  std::vector<records::RunRecords> runs;  ///< the study's runs that have records, arm by arm, then by seed
   std::vector<size_t> arm_of_run;         ///< index of the arm of each of `runs`
-  /// K by budget. Empty if scores at one budget differ in K, as those of rank methods do, or if the model is dense.
+  /// K by budget. Empty if scores at one budget differ in K, as scores of rank methods do, or if the model is dense.
   std::map<double, int64_t> top_ks;
 
   explicit Source(const comparison::StudyRuns& study_of_page);
-  /// Returns the index of an arm.
+  /// Returns the index of an arm in study.arms.
   size_t index(const std::string& arm) const;
   /// Returns the name of an arm in legends: "ub-smoe", "fedit (reference)", "hetlora (a)".
   std::string name(const std::string& arm, const std::string& rank_eval_mode) const;
@@ -51,11 +51,12 @@ OrderedJson progress_json(const Source& source, const comparison::ScoreLookup& s
 OrderedJson training_json(const Source& source);
 /// Returns the mean traffic, FLOPs and seconds of an arm's runs up to each round, as one list per quantity.
 OrderedJson spent_json(std::span<const records::RunRecords* const> runs);
-/// Returns the utilisation of experts of one run per arm, and UB-SMoE's router offset phi against it.
+/// Returns the utilisation of experts in one run per arm, for at most eight arms, and UB-SMoE's router offset phi
+/// against the utilisation.
 OrderedJson experts_json(const Source& source);
 /// Returns the scores of single clients, by run and side by side.
 OrderedJson clients_json(const Source& source);
-/// Returns costs by arm: in all, per token by K, and traffic by content.
+/// Returns costs by arm: totals per run, costs of 1,000 tokens by K, and traffic by content.
 OrderedJson costs_json(const Source& source);
 
 }  // namespace evenkeel::report::page

@@ -28,7 +28,7 @@ constexpr auto names(ExportFormat) {
 
 /// Properties of an adapter and its base model that decide how programs serve it.
 struct ServingFacts {
-  models::GateRule gates;      ///< gating of the model family, with the base model's own flag
+  models::GateRule gates;      ///< gating of the model family and of the base model's config.json
   nn::RouterOptions router;    ///< router options of the run's evaluations
   bool router_lora = false;    ///< routers are adapted
   bool experts = false;        ///< experts are adapted
@@ -37,7 +37,7 @@ struct ServingFacts {
   bool tied_experts = false;   ///< the base model has experts, and its head and embedding are one tensor
   bool llama_cpp = true;       ///< llama.cpp has an architecture for the base model
   bool expert_modules = true;  ///< each expert of the base model is a module of its own in checkpoints
-  int64_t rank = 0;            ///< LoRA rank of the per-expert layout
+  int64_t rank = 0;            ///< largest LoRA rank of the per-expert layout
   int64_t fused_rank = 0;      ///< largest LoRA rank of the fused layout
   /// Why a version of PEFT does not apply all factors of a layout (lora/peft_programs.h); empty: it applies all.
   std::map<std::pair<lora::PeftVersion, lora::PeftLayout>, std::string> not_in_peft{};
@@ -53,9 +53,10 @@ ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterStat
 /// Describes how one program serves one export.
 struct Served {
   std::string_view program;
-  bool was_run = false;           ///< true: found by running the program in a test; false: found in its source
-  bool reads = false;             ///< the program reads the export
-  std::vector<std::string> lost;  ///< parts that the program ignores; empty: its results are exact
+  bool was_run = false;  ///< true: found by running the program in a test; false: found in its source
+  bool reads = false;    ///< the program reads the export
+  /// Parts of the export that the program ignores; empty: its results are exact. If `reads` is false: the reason.
+  std::vector<std::string> lost;
   std::vector<std::string> asks;  ///< flags and settings with which the program must be started
 };
 /// Lists how programs serve an export. For GGUF the list holds only llama.cpp.

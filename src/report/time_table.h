@@ -18,8 +18,8 @@ struct Standing {
   std::optional<double> seconds{};  ///< simulated seconds since the beginning; nothing if no time is simulated
   double bytes = 0;                 ///< bytes up and down since the beginning, all clients
   std::optional<double> loss{};     ///< training loss of the round
-  /// Mean of the headline measures (scoring/measures.h) over tasks and budgets, with the run's own routing, of the
-  /// first rank evaluation mode; without likelihood tasks.
+  /// Mean of the headline measures (scoring/measures.h) over tasks and budgets, 0 to 1, with the run's own routing and
+  /// in the first rank evaluation mode; without likelihood tasks. Nothing if the round has no such score.
   std::optional<double> score{};
 };
 

@@ -22,7 +22,7 @@ struct AnsweredBatch {
   /// Index of the batch's first row. For Scoring::kNll the index counts only rows that keep an answer after truncation.
   int64_t first = 0;
   int64_t context_cut = 0;  ///< number of rows whose context was truncated
-  double seconds = 0;
+  double seconds = 0;       ///< time that the answers took
   std::vector<Prediction> answers;
 
   void visit(auto& field) {  // base/format/record.h
@@ -54,7 +54,7 @@ class AnswerJournal {
 
 /// Checks that a file can be a journal: it does not exist, is empty, or begins as a journal does. The file is not
 /// changed.
-/// \throws kData naming it; kIo when it cannot be read
+/// \throws kData naming a file that is no journal; kIo when it cannot be read
 void check_journal(const std::filesystem::path& file);
 
 /// Returns the journal's batch that begins with row `first`. If there is none, it calls `make`, measures the time, and

@@ -13,10 +13,10 @@
 
 namespace evenkeel::scoring {
 
-/// The model that is evaluated. Borrows all three.
+/// The model that is evaluated. All members are borrowed.
 struct EvaluatedModel {
   const models::CausalLm& model;
-  const tokenizer::Tokenizer& tokenizer;  ///< the one that prepared the task; it decodes the outputs
+  const tokenizer::Tokenizer& tokenizer;  ///< the tokenizer that prepared the task; it decodes the outputs
   const models::ForwardOptions& forward;
 };
 
@@ -27,7 +27,7 @@ struct TaskAnswers {
   double seconds = 0;                   ///< time of all batches, including those of an earlier process
 };
 
-/// Called with the number of rows done and of all rows. It may throw to end the evaluation.
+/// Called with the number of answered rows and the number of all rows. It may throw to end the evaluation.
 using OnRows = std::function<void(int64_t done, int64_t rows)>;
 
 /// Settings with which answer_rows() generates and stores answers.
@@ -36,12 +36,14 @@ struct AnswerSettings {
   std::string key{};          ///< key of the batches in the journal
 };
 
-/// Returns true if no further text can change the answer that is extracted from the output: both rules find it, and it
-/// is not a part of another answer. An option of the row itself counts only when the text after it is known.
+/// Returns true if no further text can change the answer that is extracted from the output: extraction with and without
+/// lower-casing finds the same allowed answer, and it is not a part of another allowed answer. False for free text and
+/// for rows with options of their own.
 bool is_read(const data::TaskInfo& task, const data::Row& row, const std::string& output);
 
 /// Answers rows as evaluate_task() describes.
-/// \throws kNumeric naming task and first row whose logits are not finite
+/// \throws kNumeric naming task and first row whose logits are not finite; kCheckpoint as hand_over(); kData and
+/// kConfig as run_prompts()
 TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
                         const AnswerSettings& settings, const OnRows& on_progress);
 

@@ -3,7 +3,7 @@
 /// Each step considers max(2, 1 + number of end tokens) * width candidates. A candidate that ends is kept if it is
 /// among the first `width`. Its score is divided by the number of new tokens, eos included. The search ends at
 /// max_new_tokens. It also ends when `width` beams have ended and the best running beam, scored at its present length,
-/// is not better than the worst of them.
+/// is not better than the worst ended beam.
 /// Dimension names: W running beams, V vocabulary.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace evenkeel::scoring {
 /// State of one beam search.
 class BeamSearch {
  public:
-  /// A beam that continues: its index in the last step and its new token.
+  /// A beam that continues: the index of its parent among the beams of the last step, and its new token.
   struct Continuation {
     int64_t parent, token;
   };

@@ -51,7 +51,7 @@ struct BertScore {
   MatchScore raw;
   std::optional<MatchScore> rescaled;  ///< only with a baseline
   bool is_empty = false;               ///< true: the candidate is blank
-  bool is_cut = false;                 ///< true: a text was too long for the encoder and was truncated
+  bool is_cut = false;                 ///< true: candidate or reference was too long for the encoder and was truncated
 };
 
 /// Options of BertScorer::load(). The texts of visit() explain the keys.
@@ -78,7 +78,7 @@ class BertScorer {
   /// Loads an encoder folder.
   /// \param storage  type, engine and device of the encoder's weights
   /// \throws kConfig when options.layer is -1 and default_layer() does not know the folder's name; kCheckpoint or kData
-  /// when the folder or the baseline is invalid
+  /// when the folder is invalid; as load_baseline()
   static BertScorer load(const std::filesystem::path& folder, const BertScoreOptions& options,
                          const models::BaseStorage& storage = {});
 

@@ -18,8 +18,8 @@ std::optional<int64_t> default_layer(std::string_view name);
 
 /// Reads the row of `layer` from a baseline file of the package: a header "LAYER,P,R,F", and one line of four numbers
 /// per layer.
-/// \throws kData naming file and line for any other content, and when no line is for `layer`; kIo when the file cannot
-/// be read or is longer than 1 MiB
+/// \throws kData naming file and line for any other content up to the row of `layer`, and when there is no such row;
+/// kIo when the file cannot be read or is longer than 1 MiB
 MatchScore load_baseline(const std::filesystem::path& file, int64_t layer);
 
 }  // namespace evenkeel::scoring

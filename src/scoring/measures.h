@@ -22,7 +22,7 @@ inline constexpr std::array kAnswerKinds{AnswerKind::kChoice, AnswerKind::kText,
 /// Selects what an evaluation needs, besides rows, to compute a measure.
 enum class MeasureNeeds {
   kNothing,
-  kLikelihood,  ///< evaluate.likelihood, except for tasks of likelihood, which always compute it
+  kLikelihood,  ///< evaluate.likelihood; tasks of AnswerKind::kLikelihood always compute it
   kEncoder,     ///< evaluate.bert_score.encoder
 };
 
@@ -42,14 +42,14 @@ struct Measure {
   std::string_view name;           ///< as in evaluations.jsonl, for example "log_likelihood"
   std::string_view short_title;    ///< head of a column, at most 7 characters, without the unit
   std::string_view title;          ///< with the unit
-  std::optional<AnswerKind> kind;  ///< kind of the tasks that have it; empty: all kinds
+  std::optional<AnswerKind> kind;  ///< kind of the tasks that have the measure; nullopt: all kinds
   bool higher_is_better = true;
   bool is_share = true;  ///< a share from 0 to 1, printed in percent
   MeasureNeeds needs = MeasureNeeds::kNothing;
   MeasureMerging merging = MeasureMerging::kCountOfRows;
-  /// Returns the value; nothing if the score does not have it.
+  /// Returns the value; nullopt if the score does not have it.
   std::optional<double> (*of)(const TaskScore&) = nullptr;
-  /// Sets the value. A measure that every score of its kind has becomes 0 where `value` is empty.
+  /// Sets the value. nullopt removes an optional value and sets any other value to 0.
   void (*set)(TaskScore&, std::optional<double> value) = nullptr;
   /// Returns the values of single rows; their mean is the measure. Null: values of single rows are not recorded.
   std::vector<double> (*items)(const ItemScores&) = nullptr;
@@ -61,15 +61,15 @@ struct Measure {
   bool is_better(double one, double other) const { return higher_is_better ? one > other : one < other; }
 };
 
-/// Returns all measures in the order of tables. The first is the default endpoint of comparisons.
+/// Returns all measures in the order of tables. The first is the default measure of comparisons (endpoint).
 std::span<const Measure> measures();
 /// Returns a measure. \throws kConfig listing the names when it is unknown
 const Measure& find_measure(std::string_view name);
 /// Returns the measures that at least one of the scores has, in the order of the list.
 std::vector<const Measure*> measures_of(std::span<const TaskScore> scores);
-/// Returns their names.
+/// Returns the names of measures_of(scores).
 std::vector<std::string_view> measures_in(std::span<const TaskScore> scores);
-/// Returns the measure that stands for a kind of tasks where there is space for one: the first that only this kind has.
+/// Returns the measure to show for a kind of tasks if there is space for one: the first that only this kind has.
 const Measure& headline_of(AnswerKind kind);
 /// Returns the kind of answers that a way of scoring has.
 AnswerKind kind_of(data::Scoring scoring);
@@ -77,7 +77,7 @@ AnswerKind kind_of(data::Scoring scoring);
 /// Names a measure in configs and records. The value is its place in measures(); the default is the first.
 enum class MeasureName : size_t {};
 std::vector<config::EnumName<MeasureName>> names(MeasureName);
-/// Returns the measure of a name.
+/// Returns the measure that `name` stands for.
 const Measure& measure_of(MeasureName name);
 
 /// Returns the distinct values of a member among `scores`, in order of appearance.

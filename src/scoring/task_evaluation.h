@@ -23,27 +23,26 @@ namespace evenkeel::scoring {
 /// \throws kData naming task and row (0 = the first) of a prompt that is too long for the model's positions
 void check_task(const models::CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options);
 
-/// Receives results of single rows. Borrows both objects; null: not needed.
+/// Receives results of single rows. Both objects are borrowed; null: not needed.
 struct RowOutputs {
   std::vector<Prediction>* predictions = nullptr;  ///< receives one prediction per row
   ItemScores* items = nullptr;                     ///< receives the scores of the rows
 };
 
 /// Evaluates a model on a task.
-/// Each prompt runs once. Its cache is used to rank the answers by total log-probability (ties go to the answer named
-/// first), and then to generate. If greedy decoding begins with one of the answers, generation continues after it. A
+/// Each prompt runs once. Its cache is used to rank the answers by total log-probability (ties go to the answer that is
+/// listed first), and then to generate. If greedy decoding begins with an answer, generation continues after it. A
 /// common prefix of the prompts is computed once. Prompt and answer are tokenised together, as in training. A context
 /// that is too long is truncated at its end.
-/// Answers are ranked as continuations of the text that precedes the first option in the row's output, whichever answer
-/// is correct. For free text, the likelihood of the first reference is computed.
+/// Answers are ranked as continuations of a text that does not depend on the correct answer
+/// (PreparedTask::answer_tokens()). For free text, the likelihood of the first reference is computed.
 /// If no predictions are requested, a greedy output ends as soon as no further text can change the extracted answer.
 /// This does not change the scores.
-/// Scoring::kNll generates nothing. Rows are cut and tokenised as for training, including the end of sequence. A batch
-/// has at most 4096 tokens, or one row.
-/// \param options      must have the form, cutoff, max_new_tokens and likelihood that `task` was prepared with
-/// \param on_progress  called with the number of rows done and of all rows
-/// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite; kInternal when `options`
-/// does not fit `task`
+/// Scoring::kNll generates nothing. Rows are truncated and tokenised as for training, including the end-of-sequence
+/// token. A batch has at most 4096 tokens, or one row.
+/// \param options  must have the form, cutoff, max_new_tokens and likelihood that `task` was prepared with
+/// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite; kConfig for a batch size
+/// below 1; kInternal when `options` does not fit `task`; as answer_rows()
 TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
                         const RowOutputs& outputs = {}, const OnRows& on_progress = {});
 

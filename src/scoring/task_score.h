@@ -28,10 +28,10 @@ constexpr auto names(Decode) {
 /// may compute different scores from the exported adapter than the run does (fed/exchange/unexportable_routing.h).
 enum class ServedBy {
   kRun,  ///< the run itself, with the method's router options
-  /// A program that reads the checkpoint's gate key; gates as trained, no phi (UB-SMoE), no rescaler (A3SMoE;
-  /// docs/glossary.md).
+  /// A program that reads the checkpoint's key of gate weights (GateRule::key): gate weights as trained, no phi
+  /// (UB-SMoE), no rescaler (A3SMoE; docs/glossary.md).
   kTransformers,
-  kNativeGates,  ///< a program that uses the gates that GateRule::servers gives, as llama.cpp, vLLM and SGLang do
+  kNativeGates,  ///< as kTransformers, with the gate weights of llama.cpp, vLLM and SGLang (GateRule::servers)
 };
 constexpr auto names(ServedBy) {
   return std::array{config::EnumName<ServedBy>{"run", ServedBy::kRun},
@@ -44,19 +44,19 @@ struct EvaluationOptions {
   data::PromptTemplate form = data::PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
-  /// True: the headline accuracy is that of lower-cased output. Both variants are always recorded.
+  /// True: the headline accuracy is computed from lower-cased output. Both variants are always recorded.
   bool lowercase = false;
   bool likelihood = true;                 ///< true: answers are also scored and ranked by likelihood
   int64_t batch_size = 128;               ///< prompts generated together
-  nn::KvType cache = nn::KvType::kExact;  ///< number type of cached keys and values (docs/decisions/0050-evaluation.md)
+  nn::KvType cache = nn::KvType::kExact;  ///< dtype of cached keys and values (docs/decisions/0050-evaluation.md)
   double cache_gib = 6;  ///< memory limit of the cache in GiB; reduces the batch to the prompts that fit, at least one
-  /// Longest prompt in tokens, for prompts with a context, which is truncated; 0: the model's positions.
+  /// Longest prompt in tokens; the context of a longer prompt is truncated. 0: the model's number of positions.
   int64_t cutoff = 0;
   const BertScorer* bert_scorer = nullptr;  ///< scores free text too, borrowed; null: no BERTScore
   /// Stores answered batches, borrowed. Batches that it holds under `journal_key` are not computed again. Null: no
   /// journal.
   AnswerJournal* journal = nullptr;
-  std::string journal_key{};  ///< distinguishes everything that answers depend on, except the task's name and rows
+  std::string journal_key{};  ///< must name everything that answers depend on, including task and rows
 
   void visit(auto& field) {  // the template and the encoder have other config sections
     field("decode", decode, "decoding: greedy, or beam4 (beam search of width 4)");
@@ -141,7 +141,7 @@ struct TaskScore {
   std::optional<ClientOfScore> client = {};  ///< client of the score; absent: not the score of a single client
   /// Ids of the clients whose rows are missing, because their nodes were lost or give no scores.
   std::vector<int64_t> missing_clients = {};
-  /// Those of missing_clients whose nodes give no scores in any round, because they have too few test rows.
+  /// The missing clients whose nodes give no scores in any round, because they have too few test rows.
   std::vector<int64_t> without_scores = {};
   double seconds = 0;
 
@@ -213,7 +213,7 @@ struct TaskScore {
 /// Scores of the single rows of a task, in the order of the rows. A list is empty if its measure does not exist for the
 /// kind of the task.
 struct ItemScores {
-  /// Of the correct answer, in nats, rounded to 1e-6. Rows whose answer has no likelihood are left out.
+  /// Log-likelihood of the correct answer in nats, rounded to 1e-6. Rows whose answer has no likelihood are left out.
   std::vector<double> log_likelihood;
   std::vector<int64_t> correct;  ///< 1: the answer is correct (choices) or matches exactly (free text); else 0
   std::vector<double> f1;        ///< free text: best value over references

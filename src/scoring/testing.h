@@ -7,7 +7,7 @@
 
 namespace evenkeel::testing {
 
-/// Prepares the rows for the model and evaluates it on them. \see evenkeel::evaluate_task
+/// Prepares the rows for the model and evaluates it on them. \see scoring::evaluate_task
 inline scoring::TaskScore evaluate_task(const models::CausalLm& model, const tokenizer::Tokenizer& tokenizer,
                                         const models::ForwardOptions& forward, const data::TaskInfo& task,
                                         const data::TaskRows& set, const scoring::EvaluationOptions& options,

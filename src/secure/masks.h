@@ -42,7 +42,7 @@ struct MaskKey {
 /// \param context  what the round is bound to (secure/round_context.h)
 /// \throws kData when the other's public key gives an all-zero shared secret
 Secret pair_key(const Bytes32& context, Place own, const Secret& own_secret, Place other, const Bytes32& other_public);
-/// Returns K_i, the key of the member's own mask. \param seed  its 32 random bytes b_i
+/// Returns K_i, the key of the member's own mask. \param seed  the member's 32 random bytes b_i
 Secret self_key(const Bytes32& context, Place own, const Secret& seed);
 
 /// Returns the keys of all masks of an upload.
@@ -61,7 +61,7 @@ struct Recovered {
 std::vector<MaskKey> removal_keys(const Bytes32& context, const std::map<Place, Bytes32>& publics,
                                   const Recovered& recovered);
 
-/// Adds all streams to both parts of `vector`. Cost per key: one ChaCha20 stream of its bytes, on all threads.
+/// Adds all streams to both parts of `vector` in place. Cost per key: one ChaCha20 stream of its bytes, on all threads.
 void add_streams(std::span<const MaskKey> keys, const RingVector& vector);
 
 }  // namespace evenkeel::secure

@@ -1,10 +1,10 @@
 /// \file  A node's half of one attempt at a masked round, without sockets and files. It trusts nobody: every function
 /// checks what the server says, and refuses in one line what would let the server read a single upload.
 ///
-/// The rules: it agreed to the terms (check_context()). One set of keys, one upload and one set of survivors per
+/// The rules: the node agreed to the terms (check_context()). One set of keys, one upload and one set of survivors per
 /// attempt. One sum per round: after it helped to unmask a round, it helps with no other set and no other attempt of
-/// that round. It never gives both shares of one member. It gives shares only for a set of survivors that it is in,
-/// that is as large as the threshold, in which no member has nearly all the weight, and that as many members signed.
+/// that round. It never gives both shares of one member. It gives shares only for a set of survivors that it is in, in
+/// which no member has nearly all the weight, and that at least `threshold` members are in and at least as many signed.
 #pragma once
 
 #include <map>
@@ -21,12 +21,13 @@ namespace evenkeel::secure {
 /// gives the same answers again, and wiped after the round is committed.
 struct NodeAttempt {
   RoundContext context{};
-  Secret mask_secret{}, share_secret{}, seed{};
-  std::map<Place, KeysOfMember> keys{};                    ///< of all members, after phase 2
-  std::map<Place, Secret> seed_shares{}, secret_shares{};  ///< of other members, by place, after phase 3
-  std::optional<SharesOfMember> shares{};                  ///< what it sent in phase 2
-  std::optional<Bytes32> upload{};                         ///< SHA-256 of its summand before it was masked
-  std::optional<Survivors> signed_set{};                   ///< the set that it signed in phase 4
+  Secret mask_secret{}, share_secret{}, seed{};  ///< private keys for masks and boxes, seed of its own mask
+  std::map<Place, KeysOfMember> keys{};          ///< of all members, after phase 2
+  /// The node's shares of each member's seed and mask secret, by place: its own after phase 2, others' after phase 3.
+  std::map<Place, Secret> seed_shares{}, secret_shares{};
+  std::optional<SharesOfMember> shares{};  ///< what it sent in phase 2
+  std::optional<Bytes32> upload{};         ///< SHA-256 of its summand before it was masked
+  std::optional<Survivors> signed_set{};   ///< the set that it signed in phase 4
 };
 
 /// The sum that a node helped to unmask in a round.
@@ -39,6 +40,7 @@ struct SummedSet {
 class SummedRounds {
  public:
   virtual ~SummedRounds() = default;
+  /// Returns the set of a round; nothing if the node did not help to unmask the round.
   virtual std::optional<SummedSet> find(const std::string& run, int64_t round) const = 0;
   /// Stores an entry durably before it returns.
   virtual void store(const std::string& run, int64_t round, const SummedSet& set) = 0;
@@ -48,7 +50,8 @@ class SummedRounds {
 /// server's message breaks; the state is then as before
 class NodeRound {
  public:
-  /// Begins an attempt with new keys, phase 1. \throws kData as check_context(), and when the round was summed already
+  /// Begins an attempt with new keys, phase 1. \throws as check_context(); kData when the node helped to unmask another
+  /// attempt at the round
   NodeRound(RoundContext context, const NodeRules& rules, const SummedRounds& summed);
   /// Continues an attempt.
   NodeRound(NodeAttempt attempt, const NodeRules& rules);
@@ -56,6 +59,7 @@ class NodeRound {
   const NodeAttempt& attempt() const { return attempt_; }
   Place place() const { return place_; }
 
+  /// Phase 1: returns the node's public keys with their signature.
   KeysOfMember keys(const Sign& sign) const;
   /// Phase 2: checks the keys of all members and splits its secrets among them.
   const SharesOfMember& take_keys(std::span<const KeysOfMember> keys, const Verify& verify);

@@ -1,6 +1,6 @@
-/// \file  Keeps a node's attempt at a masked round and its list of summed rounds on disk. Files have mode 0600, in a
-/// folder of mode 0700. An attempt holds secrets: it is overwritten and removed as soon as its round is committed. The
-/// list has none, and is never shortened.
+/// \file  Keeps a node's attempt at a masked round and its list of summed rounds on disk, in a folder of mode 0700. An
+/// attempt holds secrets: its file has mode 0600, and is overwritten and removed as soon as its round is committed. The
+/// list holds no secrets, and is never shortened.
 ///
 /// Files: attempt.json (sealed, base/plain/sealed.h) and summed.jsonl, one sealed line per round.
 #pragma once

@@ -35,7 +35,7 @@ struct RingFormat {
 /// Largest number of members of a round: each agrees on a key with every other one.
 inline constexpr int64_t kMostMembers = 100;
 
-/// Numbers in [0, 1) for rounding: those of a key from index `first` on.
+/// Uniform numbers in [0, 1) for rounding, from the ChaCha20 stream of a key. \param first  index of the first number
 struct StochasticRounding {
   const crypto::Secret& key;
   int64_t first = 0;
@@ -44,7 +44,7 @@ struct StochasticRounding {
 /// Writes y = rint(w clamp(x, -range, range) 2^exponent) modulo 2^bits over `out`, for all values of a term; ties go to
 /// even. With 16 bits, where a step is coarse, pass a key: then y is floor(... + u), u uniform in [0, 1) from its
 /// ChaCha20 stream, which has no bias.
-/// \param term      weight * values, with at most one weight more per matrix; the weights are in [0, 1]
+/// \param term      weight * values, or weight * weights_E * values with one weight per matrix; weights are in [0, 1]
 /// \param rounding  nothing: to nearest
 /// \param out_N     a contiguous view of format.type(), [values]
 /// \return the number of values beyond the range
@@ -52,14 +52,15 @@ struct StochasticRounding {
 int64_t encode(const lora::Term& term, const RingFormat& format, const std::optional<StochasticRounding>& rounding,
                const at::Tensor& out_N);
 
-/// Adds `other` to `total` modulo 2^bits. Both are [N] of the same integers.
+/// Adds `other` to `total` modulo 2^bits. Both are [N] of one integer type. \throws kShape otherwise
 void add_to(const at::Tensor& total_N, const at::Tensor& other_N);
 
 /// Returns total 2^-exponent / divisor. \return [N] float32
 at::Tensor decode(const at::Tensor& total_N, const RingFormat& format, double divisor);
 
-/// Return integers modulo 2^bits as int64, for a sum over processes, and such a sum modulo 2^bits again.
+/// Returns integers modulo 2^bits as int64, so that processes can sum them.
 at::Tensor widened(const at::Tensor& ring_N);
+/// Returns such a sum modulo 2^bits. \param type  RingFormat::type()
 at::Tensor narrowed(const at::Tensor& wide_N, at::ScalarType type);
 
 }  // namespace evenkeel::secure

@@ -1,5 +1,5 @@
 /// \file  Defines what all keys, shares and signatures of a masked round are bound to: the run, the round, the attempt,
-/// the scale and the members. Two rounds that differ in anything have keys that have nothing in common.
+/// the scale and the members. Rounds that differ in any of these have independent keys.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace evenkeel::secure {
 /// A member of the roster.
 struct Member {
   int64_t client = 0;         ///< id in the run
-  std::string fingerprint{};  ///< of the key that signs for it
+  std::string fingerprint{};  ///< fingerprint of the key with which the member signs
   double weight = 0;          ///< p_c, fixed before the round
   bool operator==(const Member& other) const = default;
 };
@@ -29,10 +29,9 @@ struct RoundContext {
   int64_t threshold = 0;            ///< fewest members whose shares unmask the sum
   int64_t values = 0, counts = 0;   ///< lengths of the two parts of an upload
   std::vector<Member> roster{};
-  /// Variances of the noise that a member adds to its values and to its last count; `clip`: largest norm of a member's
-  /// change.
-  int64_t variance = 0, indicator_variance = 0;  ///< 0: none
-  double clip = 0;
+  /// Variances of the noise that a member adds to its values and to its last count; 0: none.
+  int64_t variance = 0, indicator_variance = 0;
+  double clip = 0;  ///< largest norm of a member's change, if there is noise
 
   int members() const { return static_cast<int>(roster.size()); }
   RingFormat format() const { return {.bits = bits, .exponent = static_cast<int>(exponent), .range = range}; }
@@ -51,20 +50,21 @@ inline constexpr double kMostShare = 0.95;
 
 /// What the owner of a node agreed to.
 struct NodeRules {
-  std::string run{}, config{};
-  std::string own_key{};          ///< fingerprint of the node's key
-  std::set<std::string> peers{};  ///< fingerprints that may be in a roster; empty: any
-  int64_t min_peers = kFewestMembers;
+  std::string run{}, config{};         ///< as in RoundContext
+  std::string own_key{};               ///< fingerprint of the node's key
+  std::set<std::string> peers{};       ///< fingerprints that may be in a roster; empty: any
+  int64_t min_peers = kFewestMembers;  ///< fewest members of a roster, this node included
 };
 
 /// Checks the terms that a server proposes. \return the node's place
-/// \throws kData naming the rule: another run or config; a roster that is too small or too large, names a key twice,
-/// lacks the node's or has one that is no peer; a threshold of half the roster or less, below kFewestMembers or above
-/// the roster; weights outside [0, 1] or that add up to more than 1; an exponent that does not follow from bits, range
-/// and members; what check_shares() refuses of all members
+/// \throws kData naming the rule: another run or config; a roster that is too small or too large, names a client or key
+/// twice, lacks the node's key or has a key that is no peer's; a threshold of half the roster or less, below
+/// kFewestMembers or above the roster; weights outside [0, 1] or that add up to more than 1; an exponent that does not
+/// follow from bits, range, members and variance; weights that check_shares() refuses; kConfig as RingFormat::of()
 Place check_context(const RoundContext& context, const NodeRules& rules);
 
-/// Checks that no member of a sum has more than kMostShare of its weight. \param members  who is in the sum, by place
+/// Checks that no member of a sum has more than kMostShare of the sum's weight.
+/// \param members  true: the member at this place is in the sum
 /// \throws kData naming the client
 void check_shares(const RoundContext& context, const std::vector<bool>& members);
 

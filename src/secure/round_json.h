@@ -1,6 +1,5 @@
-/// \file  Converts the messages of a masked round, and what a node keeps of one, to JSON and back.
-/// Bytes are Base64. Reading checks lengths and places; what the messages mean is checked by
-/// secure/node_round.h and secure/server_round.h.
+/// \file  Converts the messages of a masked round, and what a node keeps of an attempt, to JSON and back. Bytes are
+/// Base64. Reading checks lengths and places; secure/node_round.h and secure/server_round.h check the meaning.
 #pragma once
 
 #include "base/plain/json.h"

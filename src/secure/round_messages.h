@@ -1,5 +1,4 @@
-/// \file  Defines what server and nodes tell each other in the five phases of a masked round. Encoding is the
-/// transport's.
+/// \file  Defines the messages of server and nodes in the five phases of a masked round. The transport encodes them.
 ///
 ///   1 keys       node: KeysOfMember
 ///   2 shares     server: all KeysOfMember;   node: SharesOfMember
@@ -18,7 +17,7 @@
 
 namespace evenkeel::secure {
 
-/// The public keys of a member in one attempt, signed with the key of its fingerprint.
+/// The public keys of a member in one attempt, signed with the key of Member::fingerprint.
 struct KeysOfMember {
   Place place = 0;
   Bytes32 mask_public{}, share_public{};
@@ -34,7 +33,7 @@ struct SharesOfMember {
   bool operator==(const SharesOfMember& other) const = default;
 };
 
-/// What a member receives of the others.
+/// The boxes that a member receives from the others.
 struct Inbox {
   std::map<Place, std::string> boxes{};  ///< by sender
 };
@@ -42,7 +41,7 @@ struct Inbox {
 /// Which uploads arrived, by place.
 using Survivors = std::vector<bool>;
 
-/// Signatures of a set of survivors, by place.
+/// A set of survivors and its signatures, by place.
 struct UnmaskRequest {
   Survivors survivors{};
   std::map<Place, std::string> signatures{};
@@ -55,12 +54,12 @@ struct UnmaskReply {
 
 /// Signs a text with the key of the node.
 using Sign = std::function<std::string(std::string_view text)>;
-/// Returns whether a signature of a text is that of a key, by fingerprint.
+/// Returns true if the key with this fingerprint signed the text.
 using Verify = std::function<bool(const std::string& fingerprint, std::string_view text, std::string_view signature)>;
 
 /// Return the texts that are signed.
 std::string text_of_keys(const Bytes32& context, const KeysOfMember& keys);
-/// \param keys  digest_of() the keys of all members: signatures of an attempt that is begun again are worth nothing
+/// \param keys  digest_of() the keys of all members, so that signatures are void when an attempt begins again
 std::string text_of_survivors(const Bytes32& context, const Bytes32& keys, const Survivors& survivors);
 /// Returns SHA-256 of the public keys of all members.
 Bytes32 digest_of(const std::map<Place, KeysOfMember>& keys);

@@ -1,6 +1,6 @@
 /// \file  The server's half of one attempt at a masked round, without sockets and files. It collects what members send
 /// and ends with the sum of the uploads that arrived, or with an error that says why there is none. Messages may be
-/// taken in any order of members; a server that was killed takes those of its journal again.
+/// taken in any order of members; a server that was killed takes the messages of its journal again.
 #pragma once
 
 #include <functional>
@@ -37,8 +37,8 @@ class ServerRound {
   bool take_upload(Place place, const RingVector& masked);
 
   // --- phase 4 ---
-  /// Ends phase 3. Uploads that arrive later are thrown away. \throws kData when fewer arrived than the threshold,
-  /// or one of them has nearly all the weight
+  /// Ends phase 3 and returns the survivors. Uploads that arrive later are thrown away. \throws kData when fewer
+  /// arrived than the threshold; as check_shares()
   const Survivors& close();
   void take_signature(Place place, const std::string& signature, const Verify& verify);
   bool has_enough_signatures() const { return std::ssize(signatures_) >= context_.threshold; }
@@ -50,14 +50,14 @@ class ServerRound {
   /// Takes the masks off. \return the sum of the survivors' summands
   ///
   /// Each secret is joined from the first `threshold` shares. If these do not give it, because a member sent a wrong
-  /// share, up to 10,000 random subsets of that size are tried; the same ones each time. Of n shares with w wrong ones
+  /// share, up to 10,000 random subsets of that size are tried, the same in every call. Of n shares with w wrong ones
   /// and threshold t, a subset is without a wrong one with probability C(n - w, t) / C(n, t). So among the shares of
   /// 100 members with threshold 51, up to 9 wrong ones are passed over with a probability above 0.999. The first half
   /// of the subsets has members whose share of another secret was wrong only where the others are too few.
-  /// \throws kData naming the client whose secret cannot be joined from the shares
+  /// \throws kData naming the client whose secret cannot be joined, or when fewer members than the threshold replied
   RingVector sum() const;
 
-  /// Places of members whose shares were wrong, as sum() found out.
+  /// Returns the places of members whose shares were wrong; empty before sum().
   const std::set<Place>& wrong() const { return wrong_; }
 
  private:

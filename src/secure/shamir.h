@@ -25,7 +25,7 @@ std::vector<Share> split(const crypto::Secret& secret, int members, int threshol
 /// Splits `secret` with the given coefficients of x, x^2 and so on: threshold - 1 of them.
 std::vector<Share> split(const crypto::Secret& secret, int members, std::span<const crypto::Secret> coefficients);
 
-/// Returns the secret of `threshold` shares. Other shares, or too few, give other bytes, which the caller must notice.
+/// Returns the secret of `threshold` shares. Wrong or too few shares give wrong bytes, which the caller must notice.
 /// \throws kInternal for no shares or two of one place
 crypto::Secret joined(std::span<const Share> shares);
 

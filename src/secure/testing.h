@@ -65,7 +65,7 @@ inline secure::RoundContext context_of(const std::vector<int64_t>& clients, int6
 inline secure::NodeRules rules_of(int64_t client) {
   return {.run = "hospital", .config = "digest", .own_key = key_of(client)};
 }
-/// The summand of a client: other numbers for each.
+/// The summand of a client: different numbers for each client.
 inline secure::RingVector summand_of(int64_t client) {
   return {at::arange(5, at::kInt) * 1000 + client * 7, at::tensor({client, client * client}, at::kLong)};
 }

@@ -22,7 +22,8 @@ std::vector<std::vector<CodeSet>> folded_sequences(const CodeSet& set);
 /// Oniguruma tries only the longest sequence and then continues after it. \param codes  one or more
 size_t folded_together(std::span<const uint32_t> codes);
 
-/// Returns the characters whose case folding is that of the sequence `codes`.
+/// Returns the characters whose case folding equals the case folding of the sequence `codes`. REQUIRES that there is
+/// one.
 CodeSet characters_of(std::span<const uint32_t> codes);
 
 /// Returns true if `codes` are the case folding of a character or the beginning of such a folding. \param codes  two or

@@ -1,6 +1,6 @@
 /// \file  Gives numbers of a tokenizer.json the value that the `tokenizers` library reads. Its JSON reader rounds
-/// twice, so that one number in eight differs in the last bit. The bit decides between divisions of a word whose scores
-/// are sums of the same numbers in another order.
+/// twice, so that one number in eight differs in the last bit. This bit can decide between two divisions of a word
+/// whose scores are the same numbers added in a different order.
 #pragma once
 
 namespace evenkeel::tokenizer {

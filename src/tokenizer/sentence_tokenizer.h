@@ -2,7 +2,7 @@
 /// special token is added at each end. Byte-level BPE gets a leading space, so that the first word is encoded like any
 /// other; WordPiece gets NFC.
 ///
-/// The ids equal those of the bert_score package with transformers' slow tokenizers. In two cases they equal those of
+/// The ids equal those of the bert_score package with transformers' slow tokenizers. In two cases they equal the ids of
 /// the `tokenizers` library instead: a tokenizer that adds a space before words also adds one after a special token
 /// inside a text, and an uncased WordPiece turns a capital sigma at the end of a Greek word into the letter used inside
 /// words.

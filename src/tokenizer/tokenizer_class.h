@@ -21,13 +21,13 @@ struct DefaultToken {
 /// The supported classes. kAsWritten takes tokenizer.json unchanged.
 enum class TokenizerClass { kAsWritten, kGptNeoX, kGpt2, kQwen2, kLlama, kGemma };
 
-/// Returns the class of a folder. tokenizer_class of `config` counts before that of `model`. If neither is given,
-/// `model_type` selects the class; an unknown type gives kAsWritten. `model_type` also replaces a given class: for
-/// types that transformers reads with TokenizersBackend, such as mixtral, and for qwen2, phi3 and phimoe, whose folders
-/// often name a wrong class.
+/// Returns the class of a folder. tokenizer_class of `config` takes precedence over tokenizer_class of `model`. If
+/// neither is given, `model_type` selects the class; an unknown type gives kAsWritten. `model_type` also replaces a
+/// given class: for types that transformers reads with TokenizersBackend, such as mixtral, and for qwen2, phi3 and
+/// phimoe, whose folders often name a wrong class.
 /// \param config  tokenizer_config.json \param model  config.json
-/// \param file  path of tokenizer.json. It is read only if the class is LlamaTokenizer and the type none of the last
-/// three. The result is kAsWritten if the file contains "ByteLevel".
+/// \param file  path of tokenizer.json. It is read only if the class is LlamaTokenizer and the type is not qwen2, phi3
+/// or phimoe. The result is kAsWritten if the file contains "ByteLevel".
 /// \throws if the class is not supported, with the error kind of the JsonView (`config` or `model`) that has its name
 TokenizerClass tokenizer_class_of(const JsonView& config, const JsonView& model, const std::filesystem::path& file);
 

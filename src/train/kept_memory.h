@@ -1,4 +1,4 @@
-/// \file  Keeps memory of a device for tensors that are replaced by others of the same sizes, so that recorded passes
+/// \file  Reuses device memory for tensors that replace others of the same sizes, so that CUDA graphs
 /// (nn/engine/pass_graphs.h) find the new values at the same addresses.
 #pragma once
 
@@ -12,12 +12,13 @@
 
 namespace evenkeel::train {
 
-/// Memory that is written again and again. Not thread-safe.
+/// Memory of storages that are overwritten by later copies. Not thread-safe.
 class KeptMemory {
  public:
-  /// Returns an object that copies storages to this memory: the i-th that it copies goes where the i-th of the object
-  /// before it lies, if both have the same length, and overwrites it. Otherwise new memory is allocated.
-  /// \param known  what is copied already
+  /// Returns an object that copies storages to this memory on `device`. The i-th storage that it copies overwrites the
+  /// i-th storage that the previous object copied, if both have the same number of bytes and the same device. Otherwise
+  /// new memory is allocated.
+  /// \param known  remembers the tensors that are copied already; they are not copied again
   StorageCopies copies(const StorageCopies& known, c10::Device device);
 
  private:

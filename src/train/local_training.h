@@ -57,10 +57,11 @@ struct LocalTraining {
   double max_grad_norm = 0;
   OptimizerConfig optimizer;
   nn::Compute compute;                           ///< set by [model], so it has no key here
-  std::shared_ptr<const Residence> residence{};  ///< device of the base; null: the CPU
-  /// Passes are padded, recorded and replayed; null: they are not. Needs a residence.
+  std::shared_ptr<const Residence> residence{};  ///< shared tensors on the base's device; null: the base is on the CPU
+  /// Passes are padded, recorded as CUDA graphs and replayed; null: they are not. REQUIRES `residence`.
   std::shared_ptr<StepGraphs> graphs{};
-  /// Private steps on single rows (train/private_steps.h); null: ordinary ones. Set for one round, so it has no key.
+  /// Steps with privacy of single rows (train/private_steps.h); null: steps without. Set for one round, so it has no
+  /// key.
   std::shared_ptr<const PrivateSteps> privacy{};
 
   /// Returns the number of sequences of an optimiser step.
@@ -95,18 +96,18 @@ struct LocalTraining {
 /// Statistics of a client's round.
 struct LocalReport {
   int64_t steps = 0;
-  int64_t tokens = 0;   ///< real tokens, including those computed together with equal ones of other sequences
-  int64_t targets = 0;  ///< positions with a loss
-  double loss_sum = 0;  ///< sum of the task loss over targets, natural log
+  int64_t tokens = 0;                     ///< tokens without padding; tokens of shared prefixes count in each sequence
+  int64_t targets = 0;                    ///< positions with a loss
+  double loss_sum = 0;                    ///< sum of the task loss over targets, natural log
   double first_loss = 0, last_loss = 0;   ///< mean loss per target in the first and last step
   nn::RoutingByLayer counts;              ///< routing counts summed over the round; logits are undefined
-  std::map<std::string, double> metrics;  ///< means of the metrics that the method recorded
+  std::map<std::string, double> metrics;  ///< means over the round of the method's metrics and of distillation_kl
   double seconds = 0;
-  double step_seconds = 0;                 ///< of `seconds`, those of the optimiser steps
-  std::optional<double> move_seconds;      ///< of `seconds`, those of copies to the device and back; absent on the CPU
+  double step_seconds = 0;                 ///< part of `seconds` in optimiser steps
+  std::optional<double> move_seconds;      ///< part of `seconds` in copies to the device and back; nullopt on the CPU
   std::optional<PrivateReport> privacy{};  ///< set after private steps
 
-  /// Returns true if there is no measure of the client's rows: steps, times and `privacy` are not looked at.
+  /// Returns true if no field measures the client's rows. Steps, times and `privacy` are not looked at.
   bool measures_no_rows() const;
 
   void visit(auto& field) {  // base/format/record.h
@@ -133,7 +134,7 @@ struct LocalResult : LocalReport {
 /// Called after every optimiser step with (steps done, total steps, tokens so far). It may throw to end the training.
 using StepCallback = std::function<void(int64_t, int64_t, int64_t)>;
 
-/// The work of one client in one round. Borrows all of it.
+/// The work of one client in one round. All members are borrowed.
 struct LocalWork {
   const lora::Payload& download;  ///< the broadcast
   const methods::ClientView& view;
@@ -145,10 +146,10 @@ struct LocalWork {
 /// A micro-batch contributes its mean loss divided by `accumulation`, or its summed loss divided by the targets of the
 /// whole step (`loss_mean`). This holds for merged micro-batches too. Micro-batches without a target are left out. The
 /// order of rows is drawn from (seed, "batches", round, client).
-/// With `privacy`, a step runs its rows one by one and adds noise (train/private_steps.h). The method sees no routing
-/// then, and there are as many steps as without. A withheld report holds only steps and privacy.
+/// With `privacy`, a step runs its rows one by one and adds noise (train/private_steps.h). The method then gets no
+/// routing. The number of steps is the same as without privacy. A withheld report holds only steps and privacy.
 /// \throws kNumeric naming the step when a loss is not finite; kData when there are no rows; kConfig when the download
-/// has a higher rank than the client
+/// has a higher rank than the client, and for IdleExpertUpdate::kSkip with `privacy`
 LocalResult train_locally(const models::CausalLm& model, const methods::FederatedMethod& method, const LocalWork& work,
                           const LocalTraining& training, const StepCallback& on_step = {});
 
@@ -159,7 +160,7 @@ std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int6
 
 /// Returns the number of optimiser steps of one round for a client with `examples` rows.
 int64_t local_steps(const LocalTraining& training, int64_t examples);
-/// Returns the number of sequences of these steps. A row that is trained several times counts as often.
+/// Returns the number of sequences in the optimiser steps of one round. A row counts each time that it is trained.
 int64_t rows_of_round(const LocalTraining& training, int64_t examples);
 
 }  // namespace evenkeel::train

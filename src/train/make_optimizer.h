@@ -8,8 +8,8 @@
 
 namespace evenkeel::train {
 
-/// Makes the optimiser `config.name` for parameters as Optimizer requires them.
-/// \param engine  kAten: works on any device without synchronising. SGD does so with both engines.
+/// Makes the optimiser `config.name`. The parameters must be as Optimizer requires.
+/// \param engine  kKernels: CPU only; kAten: any device, without synchronising. SGD always computes as with kAten.
 std::unique_ptr<Optimizer> make_optimizer(std::vector<at::Tensor> parameters, const OptimizerConfig& config,
                                           nn::EngineKind engine = nn::EngineKind::kKernels);
 

@@ -17,11 +17,11 @@ namespace evenkeel::train {
 /// Selects what a step leaves in the gradients.
 enum class Gradients {
   kKept,
-  kZeroed,  ///< set to zero in the same pass
+  kZeroed,  ///< set to zero by the step
 };
 
-/// Updates parameters from their gradients. The parameters are contiguous, in float32 or float64, all on one device,
-/// and shared, not copied. A parameter without a gradient is not changed.
+/// Updates parameters from their gradients. The parameters are contiguous, in float32 or float64, and all on one
+/// device. They are shared, not copied. A parameter without a gradient is not changed.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -29,8 +29,9 @@ class Optimizer {
   /// Takes one step with learning rate `lr`; -1 uses the config's rate.
   virtual void step(double lr = -1, Gradients gradients = Gradients::kKept) = 0;
   /// Updates only the slices [i] of stacked parameters for which active[p][i] is true (`idle_expert_update = "skip"`).
-  /// Each slice has its own step count. If active[p] is undefined, the whole parameter is updated. The learning rate is
-  /// the config's. kZeroed also zeroes the gradients of the other slices.
+  /// Each slice has its own step count. The learning rate is the config's. kZeroed also zeroes the gradients of the
+  /// inactive slices.
+  /// \param active  one [E] bool tensor per parameter; undefined: the whole parameter is updated
   virtual void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept) = 0;
 
   /// Returns the state for checkpoints. The tensors are not copied.
@@ -40,7 +41,7 @@ class Optimizer {
 };
 
 /// Returns a copy of an optimiser's stored tensor with the type and device of `like`.
-/// \throws kCheckpoint when it is missing or has another number of values; that of a step count may differ
+/// \throws kCheckpoint when it is missing, or has another number of values than `like` and is not a step count
 at::Tensor stored_tensor(const TensorMap& state, const std::string& name, const at::Tensor& like);
 
 /// AdamW with decoupled decay first, bias-corrected moments, and eps outside the root. It equals torch.optim.AdamW step

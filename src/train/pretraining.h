@@ -1,5 +1,4 @@
-/// \file  Trains a small model of any family from scratch on text, as for the built-in models.
-/// Dimension names: T tokens, E experts, N sequences.
+/// \file  Trains a small model of any family from scratch on text. The built-in models were made with it.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +41,7 @@ struct PretrainConfig {
             "otherwise kernels)");
     }
     void resolve(const config::Table& table) const;
-    /// Replaces "auto" in device and engine. \throws kConfig as find_device(), and for the kernels on a GPU
+    /// Replaces "auto" in device and engine. \throws kConfig as find_device(), and for engine "kernels" on a GPU
     void settle();
     /// Returns the engine, which computes in float32. REQUIRES settle()
     nn::Compute compute() const { return {.engine = nn::engine_on(engine, device)}; }
@@ -109,8 +108,8 @@ struct PretrainConfig {
   void resolve(const config::Table& table) const { table.check_integer("seed", seed, 0, limits::kAny); }
 };
 
-/// Estimates the memory of the machine that pretrain() will need. All weights are trained, in float32. On a GPU, only
-/// the text and a copy of the weights are in this memory. REQUIRES Model::settle()
+/// Estimates the main memory that pretrain() will need. All weights are trained, in float32. With a GPU, main memory
+/// holds only the text and a copy of the weights. REQUIRES Model::settle()
 /// \throws kCheckpoint when model.config is invalid
 models::MemoryPlan memory_plan(const PretrainConfig& config);
 /// Estimates the memory that pretrain() will need on a GPU. \throws as memory_plan()
@@ -119,8 +118,8 @@ models::MemoryPlan device_memory_plan(const PretrainConfig& config);
 void require_memory(const PretrainConfig& config, c10::Device device);
 
 /// Trains a model and writes it to the folder `out`, which is locked during the call. Without `resume`, `out` must be
-/// missing or empty. With it, training continues from the checkpoint in `out`, and the result equals that of an
-/// uninterrupted run to the bit on the same device and engine. Device and engine may change on resuming, with a
+/// missing or empty. With it, training continues from the checkpoint in `out`, and the model is bit-identical to the
+/// model of an uninterrupted run on the same device and engine. Device and engine may change on resuming, with a
 /// warning. A run without a checkpoint starts again from step 0. A finished run is left as it is.
 /// The folder then contains the model (config.json, model.safetensors, tokenizer.json), the config with all keys
 /// (pretrain.toml), and the loss curve with tokens/s (pretrain.jsonl; base/plain/sealed.h). An unfinished run also has
@@ -129,10 +128,10 @@ void require_memory(const PretrainConfig& config, c10::Device device);
 /// \param stop  called after every step; if it returns true, a checkpoint is saved and the call returns
 /// \param experts  how the finished model stores its experts
 /// \return false when `stop` ended the call, true when the model is complete
-/// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another config, the
-/// memory is too small, the device does not exist, the text is shorter than one sequence or the tokenizer has more ids
-/// than the model; kCheckpoint naming a damaged file. `out` is not changed in these cases. \throws kNumeric when a loss
-/// or gradient is not finite
+/// \throws kIo when `out` is not empty and `resume` is false or `out` has no run, or when `out` is in use; kConfig when
+/// the run to resume has another config, the memory is too small, the device does not exist, the text is shorter than
+/// one sequence or the tokenizer has more ids than the model; kCheckpoint naming a damaged file. In these cases a run
+/// with a checkpoint is not changed. \throws kNumeric when a loss or gradient is not finite
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
               models::ExpertLayout experts = models::ExpertLayout::kOriginal);
 

@@ -1,6 +1,6 @@
 /// \file  Manages the folder of a pre-training: records and one checkpoint. Both are sealed, that is stored with a
 /// checksum (base/plain/sealed.h). The process may be killed at any time without losing the checkpoint. open() checks
-/// all files; only after it may roll_back() remove one.
+/// the files before roll_back() may remove any.
 ///
 ///   pretrain.toml                   config with all keys; exists from the start of a run
 ///   pretrain.jsonl                  the loss curve, one sealed line per record
@@ -21,8 +21,8 @@
 
 namespace evenkeel::train {
 
-/// The folder of one pre-training. For one thread; the caller holds the folder's lock (base/system/folder_lock.h) while
-/// it writes. All functions that write throw kIo when a file cannot be written.
+/// The folder of one pre-training. Not thread-safe. The caller holds the folder's lock (base/system/folder_lock.h)
+/// while it writes. All functions that write throw kIo when a file cannot be written.
 class PretrainingFolder {
  public:
   explicit PretrainingFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -30,21 +30,23 @@ class PretrainingFolder {
   const std::filesystem::path& path() const { return folder_; }
   /// Returns the path of tokenizer.json.
   std::filesystem::path tokenizer() const;
-  /// Returns true if a new run may use the folder: it is missing, empty, or holds only the lock and what a begin() left
-  /// that was interrupted before pretrain.toml was written.
+  /// Returns true if a new run may use the folder: it is missing, empty, or holds only the lock and the files of a
+  /// begin() that was interrupted before it had written pretrain.toml.
   bool is_free() const;
   /// Returns true if the run is complete: the folder has a config.json and no marker. Other files are not looked at.
   bool finished() const;
   /// Returns the path of the config that the run began with. \throws kIo when no run has started
   std::filesystem::path begun_with() const;
 
-  /// Starts a run: writes the marker of step 0 and pretrain.toml. REQUIRES is_free().
+  /// Starts a run: writes the marker of step 0 and pretrain.toml. REQUIRES is_free(), and that the folder exists.
+  /// \param resolved  the text of pretrain.toml
   void begin(const std::string& resolved) const;
   /// Reads the marker and checks the files that it lists. It changes no file.
   /// \throws kCheckpoint naming a missing or damaged file
   void open();
-  /// Removes the lines and checkpoint files that were written after the opened checkpoint, and incomplete files. Model
-  /// files that an interrupted finish() had moved already stay; the next finish() replaces them. REQUIRES open().
+  /// Removes the lines and checkpoint files that were written after the opened checkpoint, and incomplete files; at
+  /// step 0 also the tokenizer. Model files that an interrupted finish() had moved already stay; the next finish()
+  /// replaces them. REQUIRES open().
   void roll_back() const;
 
   /// Removes the config, the tokenizer, the records and the marker, so that a run with another config can start.

@@ -9,7 +9,7 @@
 
 namespace evenkeel::train {
 
-/// The summed gradients of one step. Not thread-safe. Holds one float32 copy of the trained tensors.
+/// The summed gradients of one step. Not thread-safe. Memory: as much as the gradients of the trained tensors.
 class PrivateGradient {
  public:
   /// \param trained  the trained tensors, with zeroed gradients
@@ -18,11 +18,11 @@ class PrivateGradient {
   /// Adds the gradients of one row, scaled to a norm of at most `clip`, and sets them to zero. The norm is computed in
   /// float64. A row whose gradient is not finite adds nothing.
   void add_row(double clip);
-  /// Adds noise, divides by the lot, and writes the result into the gradients of the trained tensors. The sum is zero
-  /// afterwards.
+  /// Adds noise to the sum, divides it by the lot, and writes the result into the gradients of the trained tensors. The
+  /// sum is zero afterwards.
   /// \param step  index of the step in its round
-  /// \return an estimate from the noisy sum, without bias: the squared norm of the sum divided by that of its noise. It
-  /// may be below 0
+  /// \return an unbiased estimate of (squared norm of the sum without noise) / (expected squared norm of the noise). It
+  /// is computed from the noisy sum and may be below 0
   double finish(const PrivateSteps& steps, int64_t step);
 
  private:

@@ -4,8 +4,8 @@
 ///
 ///   g = (sum_i g_i min(1, C / |g_i|) + z C xi) / lot,    xi ~ N(0, 1) per value
 ///
-/// Every step is one release of a sampled Gaussian with noise multiplier z. What is computed from the broadcast and
-/// these gradients alone costs nothing more.
+/// Every step is one release of a sampled Gaussian with noise multiplier z. Whatever is computed from the broadcast and
+/// these gradients alone costs no further privacy (post-processing).
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace evenkeel::train {
 
-/// Says what private training did. None of it depends on rows otherwise than through the noisy gradients.
+/// Reports private training. Its values depend on the rows only through their number and the noisy gradients.
 struct PrivateReport {
   double noise = 0;     ///< z
   double clip = 0;      ///< C
   double sampling = 0;  ///< q
   /// Epsilon of all private steps of the client so far, these included, at `delta`.
   double epsilon = 0, delta = 0;
-  /// Norm of the summed gradients divided by that of their noise, root mean square over the steps. It is estimated from
-  /// the noisy sums, so it is near 0 where nothing stands out of the noise. Absent where the client's upload is hidden
-  /// in a sum, because it tells the size of the upload.
+  /// Norm of the summed gradients divided by the norm of their noise, root mean square over the steps. It is estimated
+  /// from the noisy sums, so it is near 0 if the gradients are small beside the noise. nullopt if the client's upload
+  /// is hidden in a sum, because it tells the size of the upload.
   std::optional<double> signal{};
-  /// True: keys come from the run's seed, which others know. It shows what a private run would learn and protects
-  /// nobody.
+  /// True: the keys of the noise come from the run's seed, which others know. The run shows what private training would
+  /// learn and protects nobody.
   bool simulated = false;
   /// True: losses, tokens, targets, expert counts, metrics and times are left out of the report.
   bool withheld = false;

@@ -15,19 +15,19 @@ namespace evenkeel::train {
 struct Residence {
   c10::Device device = c10::kCPU;
   methods::Common common{};
-  /// This object has already copied the tensors of `common`. Each client begins with a copy of this object.
+  /// Remembers the copies of the tensors of `common`. Each client starts from a copy of `copies`.
   StorageCopies copies = StorageCopies::to(c10::kCPU);
 };
 
 /// Copies `common` to `device`.
 /// \param copies  copies tensors to `device`
 Residence make_residence(const methods::Common& common, c10::Device device, StorageCopies copies);
-/// Copies `common` to memory of `device` that an older residence may have had, which must no longer be in use. Clients
-/// copy their tensors to memory of their own.
+/// Copies `common` to `memory` on `device`. An older residence in the same memory is overwritten and must no longer be
+/// in use. The copies of clients get memory of their own.
 Residence make_residence(const methods::Common& common, c10::Device device, KeptMemory& memory);
 
-/// Copies adapters or a setup to the device of `copies`. Tensors that share memory also share it in the copy. The field
-/// `ranks` is not copied to the device, because no kernel uses it.
+/// Copies adapters or a setup with `copies`. Tensors that share memory also share it in the copy. The field `ranks` is
+/// not copied to the device, because no kernel uses it.
 lora::AdapterState copied(const lora::AdapterState& adapters, StorageCopies& copies);
 methods::LocalSetup copied(const methods::LocalSetup& setup, StorageCopies& copies);
 /// Copies the extras that have at least one axis. Adapters and scalars stay on the CPU.

@@ -16,7 +16,7 @@ class Sgd : public Optimizer {
 
   void step(double lr = -1, Gradients gradients = Gradients::kKept) override;
   void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept) override;
-  /// Returns the directions v: `momentum.<i>`; nothing without momentum.
+  /// Returns the directions v: `momentum.<i>`; empty without momentum.
   TensorMap state() const override;
   void load_state(const TensorMap& state) override;
 

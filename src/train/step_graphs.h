@@ -1,5 +1,5 @@
-/// \file  Keeps what recorded passes (nn/engine/pass_graphs.h) need between the clients of a process: the memory of a
-/// client's tensors stays where it is, so that the next client with equal shapes replays the same recordings.
+/// \file  Keeps CUDA graphs of training passes (nn/engine/pass_graphs.h) and the tensor memory that they read, so that
+/// the next client with equal shapes replays them.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,19 @@
 namespace evenkeel::train {
 
 constexpr int64_t kPaddingStep = 256;  ///< rows and tokens of a batch are padded to multiples of it (data::padded())
-constexpr size_t kMostShapesOfClients = 4;  ///< shapes of clients whose memory is kept, as many as budgets
+/// Sets of shapes whose memory is kept; the least recently used is dropped. A set per default budget: 4.
+constexpr size_t kMostShapesOfClients = 4;
 
-/// Recorded passes of one model, and the memory of clients. Only one client at a time may train with it.
+/// CUDA graphs of one model, and the memory of clients' tensors. Only one client at a time may train with it.
 class StepGraphs {
  public:
-  /// REQUIRES an engine that records passes (Engine::graphs()).
+  /// REQUIRES an engine that records CUDA graphs (Engine::graphs()).
   explicit StepGraphs(nn::EngineKind engine);
 
   nn::PassGraphs& passes() { return *passes_; }
-  /// Returns an object that copies the tensors of a client to kept memory of `device`. The memory of clients with
-  /// equal shapes is the same, so the copies of the client before are overwritten.
-  /// \param known  what is copied already
+  /// Returns an object that copies the tensors of a client to kept memory of `device`. Clients with equal shapes share
+  /// memory, so the copies of the previous client are overwritten.
+  /// \param known  remembers the tensors that are copied already; they are not copied again
   StorageCopies copies_of(const methods::LocalSetup& setup, const StorageCopies& known, c10::Device device);
 
  private:

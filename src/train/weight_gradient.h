@@ -14,7 +14,7 @@
 
 namespace evenkeel::train {
 
-/// Rows over which gradients are summed, and how each pass over them computes.
+/// Rows over which gradients are summed, and the options of each pass over them.
 struct GradientRows {
   std::span<const data::Example* const> rows;
   int64_t batch_size = 1;  ///< rows per micro-batch

@@ -1,5 +1,5 @@
-/// \file  Lists the values of a config by full key. It is the third visitor of a struct, beside Reader and Writer
-/// (base/format/config_table.h).
+/// \file  Lists the values of a config by full key. ValueLister is the third visitor of a struct, beside Reader and
+/// Writer (base/format/config_table.h).
 ///
 /// Example:  config::values(optimizer) is {{"betas", "[0.9, 0.95]"}, {"lr", "2e-04"}}
 #pragma once

@@ -46,7 +46,7 @@ Fingerprint fingerprint_of_bytes(std::string_view bytes);
 
 /// The digests of one piece of tree_digest(), 32 bytes each.
 using PieceDigests = std::array<char, 32 * 16>;
-/// Computes the digests of a piece: kTreePiece bytes, or the rest of a file. For one thread.
+/// Computes the digests of a piece: kTreePiece bytes, or the rest of a file. Uses one thread. Threads: any.
 PieceDigests piece_digests(std::string_view piece);
 /// Returns the tree digest of a file of `bytes` bytes from the digests of its pieces, in their order.
 std::string tree_of(std::string digests, int64_t bytes);

@@ -16,7 +16,7 @@ enum class Scheme { kNone, kHttp, kHttps };
 struct Address {
   std::string host;               ///< a name, an IPv4 address, or an IPv6 address without brackets
   uint16_t port = 0;              ///< 0: any free port
-  Scheme scheme = Scheme::kNone;  ///< of parse_server_address()
+  Scheme scheme = Scheme::kNone;  ///< set by parse_server_address() only
 
   /// Returns "host:8000", for an IPv6 address "[::1]:8000". The scheme is left out.
   std::string text() const;

@@ -112,8 +112,9 @@ std::string sha256_file(const fs::path& file);
 /// Returns the SHA-256 of bytes in memory as 64 hex digits.
 std::string sha256(std::string_view bytes);
 
-/// Returns the folder of the files that are shipped with the program (assets/, configs/): the first with a folder
-/// `configs` of `share/evenkeel` of the installation, `_share` of the Python package, and the source tree of the build.
+/// Returns the folder of the files that are shipped with the program (assets/, configs/): the first of these that has a
+/// folder `configs`: `share/evenkeel` of the installation, `_share` of the Python package, the source tree of the
+/// build.
 /// \throws kIo when none has it.
 fs::path shipped_folder();
 

@@ -23,8 +23,8 @@ void check_writable_folder(const fs::path& folder);
 fs::path temporary_folder(std::string_view advice);
 
 /// Returns a name for a temporary file next to `file`, another one at each call: "<file>.part-<process>-<number>". A
-/// file of that name may exist: a killed process may have left it that had the same id, or a process on another machine
-/// with the same id may write it. Threads: any.
+/// file of that name may exist: a killed process, or a process on another machine, may have had the same id. Threads:
+/// any.
 fs::path temporary_path_for(const fs::path& file);
 
 /// Returns true when `file` has the name of a temporary file of an atomic write (base/plain/files.h) of `written`:

@@ -1,7 +1,7 @@
 /// \file  Wraps nlohmann::json: short type names, parsing with limits, and typed reading with errors that name file and
 /// place. It is used for foreign JSON and machine-written records; configuration is TOML (base/format/config_table.h).
-/// JSON from disk is parsed with parse_json() and read through a JsonView, so that no exception of the library leaves
-/// the process.
+/// JSON from disk is parsed with parse_json() and read through a JsonView, so that no exception of nlohmann::json
+/// reaches the caller.
 #pragma once
 
 #include <concepts>

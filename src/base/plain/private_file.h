@@ -15,7 +15,8 @@ namespace evenkeel {
 /// \throws kIo
 void overwrite_private_file(const std::filesystem::path& file);
 
-/// Checks that only the owner can read the file. \throws kConfig with the command that mends it
+/// Checks that only the owner of the file and the user of this process can read it. The latter may have the right by an
+/// access control list, as systemd's credentials have. \throws kConfig with the command that mends it
 void require_private_file(const std::filesystem::path& file);
 
 }  // namespace evenkeel

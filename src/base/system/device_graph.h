@@ -1,6 +1,6 @@
-/// \file  Records work of a GPU as a graph, and replays it. A replay starts all operators of the recording at once and
-/// computes the same bits from what is then in the same memory. The library that records is loaded on first use
-/// (base/system/graph_plugin.h).
+/// \file  Records work of a GPU as a graph, and replays it. A replay starts all recorded operators at once. They read
+/// the present content of the recorded addresses, with bit-identical results. The library that records is loaded on
+/// first use (base/system/graph_plugin.h).
 #pragma once
 
 #include <c10/core/Device.h>

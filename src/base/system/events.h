@@ -28,7 +28,7 @@ void write(std::string_view name, const OrderedJson& fields);
 /// Works as write(), for the last event of a command that failed. An event that cannot be written is ignored.
 void write_last(std::string_view name, const OrderedJson& fields) noexcept;
 /// Returns true at most once in a tenth of a second, and only when events are on. When it returns true, the caller must
-/// write a "progress" event, because the next tenth of a second has begun.
+/// then write a "progress" event: the turn is used up.
 bool take_progress_turn();
 
 }  // namespace evenkeel::events

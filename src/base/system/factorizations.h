@@ -7,8 +7,8 @@ namespace evenkeel {
 
 /// While an object exists, MKL uses one thread for calls of this thread. LibTorch calls MKL for LAPACK. Does nothing in
 /// a LibTorch without MKL.
-/// Reason: LibTorch switches off MKL's own look at parallel regions. A QR factorisation inside of one then counts on
-/// threads that a nested region does not get, and waits for ever. Matrices of 192 x 40 on two threads show it.
+/// Reason: LibTorch disables MKL's check for an enclosing parallel region. A QR factorisation inside a parallel region
+/// then waits for ever for threads that it does not get. Matrices of 192 x 40 on two threads show it.
 class OneMklThread {
  public:
   OneMklThread();

@@ -1,5 +1,5 @@
-/// \file  Reads which of the processes of a run on this machine this one is, and how many there are, from the variables
-/// of torchrun, Open MPI, MPICH or Slurm. `--ranks` sets those of torchrun.
+/// \file  Reads the local rank and the number of local ranks of this process from the variables of torchrun, Open MPI,
+/// MPICH or Slurm. `--ranks` sets the variables of torchrun.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace evenkeel {
 int64_t local_rank();
 /// Returns the number of processes of the run on this machine; 1 without a launcher, or where it does not tell.
 int64_t local_ranks();
-/// Returns how many processes of a run with `ranks` processes on this machine compute on the same GPU as one of them:
-/// all with "cuda:N", which names one GPU, otherwise one. \param device  as for find_device() (base/system/device.h)
+/// Returns how many processes share one GPU, if a run has `ranks` processes on this machine: `ranks` with "cuda:N",
+/// which names one GPU, otherwise 1. \param device  as for find_device() (base/system/device.h)
 int64_t ranks_sharing(std::string_view device, int64_t ranks);
 
 }  // namespace evenkeel

@@ -16,9 +16,10 @@ Row question_row(std::string instruction, std::string answer);
 /// Returns "Answer format: answer1/answer2" for the word "answer" and count 2.
 std::string format_line(std::string_view word, size_t count);
 
-/// Asks whether a fact is true, as BoolQ. \param off  0 asks for the true value, 1 and more for another one
+/// Asks whether a fact is true, as BoolQ.
+/// \param off  0: asks about the true value; 1 to false_values(): about a false value
 Row fact_row(const world::World& world, const world::Subject& subject, uint64_t off);
-/// Returns the number of values of `off` in fact_row() that ask for another value.
+/// Returns the number of values of `off` with which fact_row() asks about a false value.
 uint64_t false_values(const world::World& world, const world::Subject& subject);
 
 /// Number of choices of value_row().

@@ -15,7 +15,7 @@ namespace evenkeel::fed {
 
 /// A row of a file.
 struct FileRow {
-  std::optional<size_t> file{};  ///< index into Shards::files; nothing for a generated row
+  std::optional<size_t> file{};  ///< index into Shards::files; nullopt for a generated row
   int64_t row = 0;               ///< data::RowPlace::row
   bool operator==(const FileRow&) const = default;
 };
@@ -37,7 +37,7 @@ struct Shards {
 ExperimentConfig without_rows(ExperimentConfig config);
 
 /// Reads the rows that a client trains on, or all rows of `[data]` if clients have no rows of their own.
-/// Shards::indices are those of the result. \param client  in [0, clients.count) \throws as make_shards()
+/// Shards::indices are indices into the result. \param client  in [0, clients.count) \throws as make_shards()
 data::TaskRows training_set(const RunConfig& config, int64_t client);
 
 /// Reads and tokenizes the training rows and divides them among the clients.

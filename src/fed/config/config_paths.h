@@ -22,26 +22,26 @@ struct PathKey {
 /// (ClientsSection::rows_elsewhere()) hold no paths and are left out. The result borrows `config`.
 std::vector<PathKey> path_keys(ExperimentConfig& config);
 
-/// Replaces $EVENKEEL_DATA and addresses of the hub's data sets, in all paths but those of model and run folder.
-/// \throws kIo, kConfig naming the client, if the key is of one
+/// Replaces $EVENKEEL_DATA and addresses of the hub's data sets in all paths except model.path and output.dir.
+/// \throws kIo, kConfig naming the client that the key belongs to, if any
 void expand_paths(ExperimentConfig& config);
 
 using KeyFilter = std::function<bool(std::string_view key)>;
 
-/// Replaces every path but that of the run folder by an absolute one of what it names now: patterns become the files
-/// that they match, and the model's path becomes settled_model_path(). REQUIRES expanded paths
-/// \param is_wanted  the keys to do so for; empty: all
+/// Replaces every path except output.dir by the absolute path of the file or folder that it names now. Patterns become
+/// the files that they match, and model.path becomes settled_model_path(). REQUIRES expanded paths
+/// \param is_wanted  selects the keys; empty: all
 /// \throws kIo, kData, kConfig naming the key or the client of a file that is not there
 void find_paths(ExperimentConfig& config, const KeyFilter& is_wanted = {});
 
-/// Returns `asked` with every path expanded and replaced by an absolute one of what it names now (find_paths()). The
-/// run then reads the same files from every working folder, after files were added, and after a branch of the hub has
-/// moved. It is a step of its own before settle(), because some must not look for files: a resume looks only for those
-/// that are asked for anew, a node has no files of the server, and the runs of a study read the files of its plan.
-/// \throws kIo, kData, kConfig for what is not there
+/// Returns `asked` after expand_paths() and find_paths(). The run then reads the same files from every working folder,
+/// after files were added, and after a branch of the hub has moved. settle() does not do this, because some of its
+/// callers must not look for files: a resume looks only for files that are asked for anew, a node lacks the server's
+/// files, and the runs of a study read the files of its plan.
+/// \throws kIo, kData, kConfig for files that are missing
 ExperimentConfig with_inputs(ExperimentConfig asked);
 
-/// Gives `config` the paths that `from` has under the keys for which `is_same` returns true.
+/// Copies to `config` the paths of `from` under the keys for which `is_same` returns true.
 void take_paths(ExperimentConfig& config, ExperimentConfig from, const KeyFilter& is_same);
 
 }  // namespace evenkeel::fed

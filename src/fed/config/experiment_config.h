@@ -1,12 +1,11 @@
-/// \file  Defines the configuration of a federated run, section by section. Defaults are those of the UB-SMoE paper.
-/// The texts of visit() explain the keys.
+/// \file  Defines the configuration of a federated run, section by section. Defaults follow the UB-SMoE paper. The
+/// texts of visit() explain the keys.
 ///
 /// Files are parsed strictly (base/format/config_table.h): an unknown key is an error. `[method]` is parsed separately,
 /// because it holds `name` and one table per method. All tables present are checked, and the selected one is used.
 /// `[cluster]` is parsed by cluster/options.h and is not part of a run's config, because it does not affect results.
-/// An ExperimentConfig is what was asked for: values may be "auto", empty or relative to other keys. What a run
-/// computes with is a RunConfig (fed/config/run_config.h), in which nothing is open. Reading does not inspect the
-/// machine.
+/// An ExperimentConfig is what was asked for: values may be "auto", empty or relative to other keys. A run computes
+/// with a RunConfig (fed/config/run_config.h), in which all values are settled. Reading does not inspect the machine.
 #pragma once
 
 #include <array>
@@ -40,13 +39,14 @@
 
 namespace evenkeel::fed {
 
-/// Arithmetic of products with a base stored in 16 bits or int8 (nn/compute/matmul_table.h). Other bases are computed
-/// in float32. With the engine kAten, the value is the type of products inside blocks (nn/compute/compute.h).
+/// Selects the kernels of matrix products with base weights that are stored in 16 bits or int8
+/// (nn/compute/matmul_table.h). Weights in float32 or float64 are computed in their own dtype. With the engine kAten,
+/// the value is the dtype of matrix products inside blocks (nn/compute/compute.h).
 enum class ComputeDtype {
   kAuto,  ///< engine kKernels: measured when the run is created; kAten: bfloat16 on a GPU, else float32
-  /// This program's kernels; large products round activations to bfloat16 and use dot-product instructions.
+  /// This program's kernels. With large weights they round activations to bfloat16 and use dot-product instructions.
   kBFloat16,
-  /// This program's kernels with float32 products. As with kBFloat16, results do not depend on the thread count.
+  /// This program's kernels in float32. As with kBFloat16, results do not depend on the thread count.
   kFloat32,
   kMeasured,  ///< the kernels that [model.products] lists; not available with kAten
 };
@@ -70,13 +70,13 @@ constexpr auto names(GraphsChoice) {
 /// Values of this machine for keys that a config leaves open (fed/config/arithmetic.h measures them).
 struct MachineChoices {
   int64_t threads = 1;
-  nn::MatmulTable products;
+  nn::MatmulTable products;                                 ///< the fastest kernels, if they were measured
   std::string device = "cpu";                               ///< value of device = "auto": "cpu" or "cuda"
   std::string no_graphs = "the device is not a GPU";        ///< why graphs cannot be recorded; empty: they can
   std::string no_cuda_kernels = "the device is not a GPU";  ///< why CUDA kernels cannot compute; empty: they can
 };
 
-/// `[model.products]`: the kernel of each product with the base, by number of rows. Each list has
+/// `[model.products]`: the kernel of each matrix product with a base weight, by number of rows. Each list has
 /// MatmulTable::kRows.size() names out of own, widen, native, dot and tile. Either all four lists are given or none.
 struct ProductsSection {
   std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
@@ -93,11 +93,11 @@ struct ProductsSection {
   bool given() const { return !expert_forward.empty(); }
   /// Makes the section that lists the kernels of `table`.
   static ProductsSection of(const nn::MatmulTable& table);
-  /// Returns the product table of the lists.
+  /// Returns the MatmulTable with the kernels of the lists.
   nn::MatmulTable table() const;
 };
 
-/// `[model]`: the base model and its arithmetic.
+/// `[model]`: the base model, its device, dtypes and kernels.
 struct ModelSection {
   std::string path = "builtin:tiny-olmoe";
   models::BaseDtype dtype = models::BaseDtype::kCheckpoint;
@@ -152,13 +152,15 @@ struct ModelSection {
   void settle(const MachineChoices& machine);
   /// Replaces graphs "auto". \param why_not  MachineChoices::no_graphs \throws kConfig when "on" is not possible
   void settle_graphs(const std::string& why_not);
-  /// Replaces cuda_kernels "auto". \param why_not  MachineChoices::no_cuda_kernels
+  /// Replaces cuda_kernels "auto". \param why_not  MachineChoices::no_cuda_kernels \throws kConfig when kernels are
+  /// asked for and are not possible
   void settle_cuda_kernels(const std::string& why_not);
-  /// Returns the product table; that of float32 if compute_dtype is "auto".
+  /// Returns the kernel of each matrix product; float32 kernels if compute_dtype is "auto".
   nn::MatmulTable product_table() const;
-  /// Returns the engine and its arithmetic. A compute_dtype of "auto" counts as float32.
+  /// Returns the engine with its kernels or dtype. A compute_dtype of "auto" counts as float32.
   nn::Compute compute() const;
-  /// Replaces compute_dtype "auto" by the measured kernels `chosen`. Does nothing if compute_dtype is not "auto".
+  /// Replaces compute_dtype "auto" by the value that fits the measured kernels `chosen`, or by the default of the
+  /// engine kAten. Does nothing if compute_dtype is not "auto".
   void settle_products(const nn::MatmulTable& chosen);
   /// Returns the options for loading the weights onto the CPU.
   /// \param beside  the run folder; the default int8 cache is in its parent folder
@@ -322,7 +324,7 @@ struct ClientsSection {
   std::optional<std::string> name(int64_t id) const;
   /// Returns the fingerprint of the key that the client must have; empty: none is given.
   std::string key(int64_t id) const;
-  /// Returns the number of rounds after which the client is left out; nothing: it takes part to the end.
+  /// Returns the number of rounds after which the client is left out; nullopt: it takes part to the end.
   std::optional<int64_t> until(int64_t id) const;
 };
 

@@ -15,8 +15,9 @@ enum class KeyEffect {
   kMethod,    ///< the method and its options: what a comparison is about
   kTraining,  ///< how adapters are optimised, in which arms of a study may differ
   kSetting,   ///< rows, clients, rounds and scored points, which should be equal
-  kFunction,  ///< changes the function that is trained or scored: it maps the same tokens and adapters to other values
-  /// Compared by what the run did, not by the key: the files it read, its gates, its arithmetic, its simulated time.
+  kFunction,  ///< changes the function that is trained or scored: the same rows and adapters give other values
+  /// Compared by what the run recorded, not by the key: files that it read, gate weights, dtype and kernels, simulated
+  /// time.
   kByRecord,
 };
 
@@ -30,10 +31,10 @@ struct KeyClass {
 /// Returns a key with "[]" for each index of a list: "clients.client[].budget".
 std::string without_indices(std::string_view key);
 
-/// Returns the classes of all keys of a run's config, with those of the built-in methods.
+/// Returns the classes of all keys of a run's config, including the keys of built-in methods.
 std::span<const KeyClass> key_classes();
 
-/// Returns the effect of a key. Keys of methods that other programs define are of kMethod.
+/// Returns the effect of a key; kMethod for keys of methods that other programs define.
 /// \param key  a key of ExperimentConfig::values(), such as "clients.client[0].budget"
 /// \throws kInternal naming a key that has no class
 KeyEffect effect_of(std::string_view key);

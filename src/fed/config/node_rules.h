@@ -8,10 +8,10 @@
 
 namespace evenkeel::fed {
 
-/// Selects which nodes a client with a name and without a key takes.
+/// Selects which nodes may become a client that has a name and no key.
 enum class Placement {
   kNamed,    ///< the node that has the client's name in the server's list of keys; other nodes are refused
-  kArrival,  ///< that node or, if the list has no such name, the next node that comes; this is warned of and recorded
+  kArrival,  ///< that node or, if the list has no such name, the next node that comes, with a warning and a record
 };
 constexpr auto names(Placement) {
   return std::array{config::EnumName<Placement>{"named", Placement::kNamed},
@@ -20,8 +20,8 @@ constexpr auto names(Placement) {
 
 /// Selects what happens to a node that returns with other rows, another base or another tokenizer.
 enum class OnChange {
-  kRefuse,  ///< its client is lost until the node has what it joined with
-  kRecord,  ///< it goes on; the change is warned of and recorded
+  kRefuse,  ///< its client is lost until the node again has the rows, base and tokenizer that it joined with
+  kRecord,  ///< the node goes on, with a warning and a record
 };
 constexpr auto names(OnChange) {
   return std::array{config::EnumName<OnChange>{"refuse", OnChange::kRefuse},

@@ -52,7 +52,7 @@ struct PerClient {
   }
   /// Returns true for a list, false for a pattern.
   bool listed() const { return values.empty(); }
-  /// Returns the values as configured: one per client, or those of the pattern.
+  /// Returns the values as configured: one per client, or the values of the pattern.
   const std::vector<T>& numbers() const { return listed() ? list : values; }
 
   /// Returns one value per client. REQUIRES a list of `clients` values, or a pattern

@@ -25,10 +25,10 @@ constexpr auto names(PrivacyUnit) {
                     config::EnumName<PrivacyUnit>{"client", PrivacyUnit::kClient}};
 }
 
-/// Selects how the clients of a round are drawn, and with it what the account may count on.
+/// Selects how the clients of a round are drawn, and thereby what the privacy accounting may assume.
 enum class PrivacySampling {
   kAll,      ///< every client takes part in every round
-  kFixed,    ///< a fixed number by the public seed: a client pays for the rounds in which it takes part
+  kFixed,    ///< a fixed number, drawn by the public seed; a client's epsilon counts the rounds in which it takes part
   kPoisson,  ///< each client with probability clients.participation, independently
 };
 constexpr auto names(PrivacySampling) {
@@ -37,10 +37,10 @@ constexpr auto names(PrivacySampling) {
                     config::EnumName<PrivacySampling>{"poisson", PrivacySampling::kPoisson}};
 }
 
-/// Selects the key of the noise of unit client.
+/// Selects the source of the noise key for unit client.
 enum class PrivacyNoise {
-  kSecret,  ///< of the operating system, in the run folder
-  kSeeded,  ///< from the run's seed, which everybody has: reproducible, without a guarantee
+  kSecret,  ///< random bytes of the operating system, stored in the run folder
+  kSeeded,  ///< the run's seed, which everybody has: reproducible, without a guarantee
 };
 constexpr auto names(PrivacyNoise) {
   return std::array{config::EnumName<PrivacyNoise>{"secret", PrivacyNoise::kSecret},
@@ -62,10 +62,10 @@ struct ClipAdaptation {
   bool is_on() const { return target > 0; }
 };
 
-/// `[privacy]`. With unit example, the keys of the noise come from the run's seed, so it shows what private training
-/// would learn, and protects nobody; in a federation, each node's operator switches privacy on
-/// (`node --privacy-epsilon`). With unit client, the server adds the noise and is trusted,
-/// or with [secure_aggregation] the clients add it.
+/// `[privacy]`. With unit example, the keys of the noise come from the run's seed. The run then shows what private
+/// training would learn, and protects nobody. In a federation, each node's operator switches privacy on
+/// (`node --privacy-epsilon`). With unit client, the server adds the noise and is trusted, or with [secure_aggregation]
+/// the clients add it.
 struct PrivacySection {
   PrivacyUnit unit = PrivacyUnit::kOff;
   double epsilon = 0, delta = 0, noise_multiplier = 0, clip = 0;
@@ -112,7 +112,8 @@ struct PrivacySection {
   void resolve(const config::Table& table) const;
 
   bool protects_clients() const { return unit == PrivacyUnit::kClient; }
-  /// Returns true if nothing is protected, because others know the noise or because there is too little of it.
+  /// Returns true if nothing is protected, because others know the noise or the draws, or because there is too little
+  /// noise.
   bool is_simulated() const {
     return noise == PrivacyNoise::kSeeded || noise_cohort > 0 || sampling == PrivacySampling::kPoisson;
   }

@@ -1,7 +1,6 @@
-/// \file  Defines the config that a run computes with. An ExperimentConfig is what was asked for; a RunConfig is what
-/// came of it, and nothing in it is open: each value is named, and each client has its budget, rank, machine and rows.
-/// It does not change. Everything after settle() takes a RunConfig, so that code cannot be given one that is not
-/// settled.
+/// \file  Defines the config that a run computes with. An ExperimentConfig is what was asked for. In the RunConfig that
+/// settle() makes of it, each value is given, and each client has its budget, rank, machine and rows. A RunConfig does
+/// not change. All code after settle() takes a RunConfig, so it cannot get a config that is not settled.
 /// Example:  const auto run = settle(with_inputs(asked), machine_choices(asked));
 ///           run->train.rounds, run.plan(3).budget
 #pragma once
@@ -18,12 +17,12 @@
 
 namespace evenkeel::fed {
 
-/// What one client of a run is and brings.
+/// The settled values of one client of a run.
 struct ClientPlan {
   double budget = 1;                        ///< beta_c, in (0, 1]
   int64_t rank = 0;                         ///< r_c, its LoRA rank
   std::string machine{};                    ///< name in [client_profiles]; empty: time is not simulated
-  std::optional<data::ClientFiles> rows{};  ///< files of its own rows; nothing: it gets a part of the rows of [data]
+  std::optional<data::ClientFiles> rows{};  ///< files of its own rows; nullopt: it gets a part of the rows of [data]
 
   /// Returns true if the client has test rows of its own.
   bool tests() const { return rows && rows->tests(); }
@@ -32,8 +31,8 @@ struct ClientPlan {
 /// A settled config. Copies are cheap: they share the values. Threads: any number may read.
 class RunConfig {
  public:
-  /// Takes the values of a settled config, mostly those of its text.
-  /// \param source  where they are from, for the message
+  /// Wraps the values of a settled config, usually read from its text.
+  /// \param source  where the values are from, for the message
   /// \throws kConfig naming a key that was left open
   static RunConfig of_settled(ExperimentConfig values, std::string_view source);
 
@@ -45,11 +44,11 @@ class RunConfig {
   const ExperimentConfig& operator*() const { return settled_->values; }
   const ExperimentConfig* operator->() const { return &settled_->values; }
 
-  /// Returns what each client is, by id.
+  /// Returns the plans of all clients, by id.
   const std::vector<ClientPlan>& plans() const { return settled_->plans; }
   /// \param client  in [0, clients.count)
   const ClientPlan& plan(int64_t client) const { return settled_->plans.at(static_cast<size_t>(client)); }
-  /// Returns the tasks of `[evaluate]` whose rows are on this machine, without those whose rows are stored at nodes.
+  /// Returns the tasks of `[evaluate]` whose rows are on this machine, not at nodes.
   const std::vector<std::string>& tasks_here() const { return settled_->tasks_here; }
   /// Returns how to read all rows of a task.
   const data::RowOptions& rows() const { return settled_->rows; }
@@ -58,9 +57,9 @@ class RunConfig {
   /// Returns how to read the rows of a client that has its own. \param limit  number of rows; 0: all
   data::RowOptions own_rows(int64_t client, int64_t limit) const;
   /// Returns which test rows to score.
-  /// \param own_of    the client whose own rows are scored; nothing: the test rows of all
+  /// \param own_of    the client whose own rows are scored; nullopt: the test rows of all clients
   /// \param limit     number of rows; 0: all
-  /// \param left_out  clients whose own rows are none of those of all, ascending
+  /// \param left_out  with own_of = nullopt: clients whose own rows are left out, ascending
   data::RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit,
                                  const std::vector<int64_t>& left_out = {}) const;
   /// Returns the clients that bring rows of their own and whose last round (clients.client[].until) is before

@@ -12,7 +12,7 @@ namespace evenkeel::fed {
 /// Selects what the server gets of the uploads of a round.
 enum class SecureMode {
   kOff,    ///< every upload
-  kSums,   ///< the uploads as integers modulo 2^bits, which it adds: the bits of kMasks, without its protection
+  kSums,   ///< the uploads as integers modulo 2^bits, which it adds: bit-identical to kMasks, without its protection
   kMasks,  ///< the same integers behind masks that cancel in their sum
 };
 constexpr auto names(SecureMode) {
@@ -33,7 +33,7 @@ constexpr auto names(SumWeights) {
 
 /// `[secure_aggregation]`.
 struct SecureAggregationSection {
-  /// Fewest clients of a sum that is unmasked: of a sum of two, each of the two knows the other's part.
+  /// Smallest number of clients in an unmasked sum: of a sum of two, each client could compute the other's part.
   static constexpr int64_t kFewest = 3;
 
   SecureMode mode = SecureMode::kOff;
@@ -69,11 +69,12 @@ struct SecureAggregationSection {
   void resolve(const config::Table& table) const;
 
   bool hides_uploads() const { return mode != SecureMode::kOff; }
-  /// Returns the fewest uploads that a round with so many clients may have: any two sets of so many have an honest
-  /// client in common, who helps with one of them.
+  /// Returns the smallest allowed threshold of a round with `members` clients: any two sets of that many clients have
+  /// an honest client in common, who helps to unmask only one of the two sums.
   int64_t least_threshold(int64_t members) const { return std::max(kFewest, (members + colluders) / 2 + 1); }
+  /// Returns the threshold of a round with `members` clients: `threshold`, or least_threshold() if that is larger.
   int64_t threshold_of(int64_t members) const { return std::max(threshold, least_threshold(members)); }
-  /// Returns the number of clients whose noise a sum has for sure, of a round with so many clients.
+  /// Returns the least number of honest clients whose noise is in a sum, in a round with `members` clients.
   int64_t honest_of(int64_t members) const { return threshold_of(members) - colluders; }
 };
 

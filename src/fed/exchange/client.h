@@ -20,14 +20,14 @@ class Client {
  public:
   /// \param context   shared data of the process; borrowed
   /// \param rows    the client's training rows; borrowed; empty for a client that never trains
-  /// \param memory  tensors that the client kept from its last round. Those that it keeps from this one are in
+  /// \param memory  tensors that the client kept from its last round. The tensors that it keeps from this round are in
   ///                 Reply::memory of the answer to a Train.
   Client(const ClientContext& context, std::span<const data::Example> rows, TensorMap memory = {})
       : context_(context), rows_(rows), memory_(std::move(memory)) {}
 
   /// Carries out the task. The upload of a Train is deferred: tensors that are not encoded yet (fed/exchange/upload.h).
   /// \throws kData when the task needs rows that the client does not have; kNumeric when a loss, a gradient or a score
-  /// is not finite; anything that `on_progress` throws
+  /// is not finite; kConfig when the client's privacy does not allow the task; anything that `on_progress` throws
   Reply answer(const Task& task, const OnProgress& on_progress = {});
 
   /// Returns the adapters and router options that the method makes from the broadcast. Training and scoring both begin
@@ -47,9 +47,10 @@ class Client {
   secure::RingVector summand(const Task& task, const SummedTerms& terms, const TrainedPart& trained) const;
   Reply answer(const Task& task, const SumGradients& ask, const OnProgress& on_progress);
   Reply answer(const Task& task, const Score& ask, const OnProgress& on_progress);
-  /// Returns the adapter of the task with the routing that program `by` would use: no phi, no rescaler, its own gates.
+  /// Returns the adapter of the task with the routing that program `by` would use: no phi, no rescaler, and the
+  /// program's gate weights.
   methods::LocalSetup exported(const Task& task, scoring::ServedBy by);
-  /// Charges the account for a round of private training.
+  /// Charges the privacy account for a round of private training.
   std::shared_ptr<const train::PrivateSteps> private_steps(const Task& task, const train::LocalTraining& training);
   lora::Payload download(const Task& task) const;
   methods::ClientView view(const Task& task);

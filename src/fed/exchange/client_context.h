@@ -22,7 +22,7 @@
 namespace evenkeel::fed {
 
 /// The shared state, updated from the server's messages. Threads: clients that train at the same time may call
-/// receive() if they are in the same round.
+/// receive_change() if they are in the same round.
 class SharedState {
  public:
   /// Applies an update. \throws kData as receive_change()
@@ -31,15 +31,15 @@ class SharedState {
   /// applied is ignored.
   /// \throws kData when an earlier change was missed
   void receive_change(int64_t round, const lora::AdapterState& base_delta);
-  /// Takes over the shared state of a server in this process; tensors share memory. The values equal those of all
-  /// updates.
+  /// Takes over the shared state of a server in this process; tensors share memory. The values are the same as after
+  /// receiving all updates.
   void take(const methods::ServerState& state);
   const methods::Common& common() const { return common_; }
   /// Returns the shared state on `device`. It is copied on first use and kept until the state changes. A changed state
-  /// of the same sizes lies at the same addresses, which recorded passes need, unless a client still uses the old one.
-  /// \return null for the CPU
+  /// of the same sizes is copied to the same addresses, which CUDA graphs need, unless a client still uses the old
+  /// state. \return null for the CPU
   std::shared_ptr<const train::Residence> residence(c10::Device device);
-  /// Returns the recorded passes of the base, which are kept until the process ends.
+  /// Returns the CUDA graphs of the base, which are kept as long as this object.
   std::shared_ptr<train::StepGraphs> graphs(nn::EngineKind engine);
 
  private:
@@ -68,21 +68,22 @@ struct ClientContext {
   std::shared_ptr<ExamplePrivacy> privacy{};
   /// Masks summands with keys of this client; null: masks are simulated.
   std::shared_ptr<UploadMasks> masks{};
-  /// Key and account of the noise that this client adds to its change; null: the key is derived from the seed.
+  /// Key and privacy account of the noise that this client adds to its change; null: the key is derived from the seed.
   std::shared_ptr<ClientNoise> noise{};
   std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 
   uint64_t seed() const { return static_cast<uint64_t>(config->seed); }
-  /// Returns `[train]` with the arithmetic of `[model]`, and the shared state on the device of the base.
+  /// Returns `[train]` with the engine, dtype and kernels of `[model]`, and the shared state on the device of the base.
   train::LocalTraining training() const;
-  /// Returns the recorded passes of the model; null if model.graphs is off.
+  /// Returns the CUDA graphs of the model; null if model.graphs is off or the base is on the CPU.
   std::shared_ptr<train::StepGraphs> graphs() const;
   /// Returns the options of a forward pass. Borrows `setup`, a result of on_device(), and the shared state.
   models::ForwardOptions forward(const methods::LocalSetup& setup) const;
   /// Copies `setup` to the device of the base. On the CPU it is returned unchanged.
   methods::LocalSetup on_device(methods::LocalSetup setup) const;
   scoring::EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
-  /// Reads, checks and tokenises test rows, or returns those of an earlier call. The model may be without weights.
+  /// Reads, checks and tokenises test rows, or returns the cached rows of an earlier call. The model may be without
+  /// weights.
   /// \throws kData, kIo as PreparedTask and when files cannot be read
   std::shared_ptr<const scoring::PreparedTask> test_rows(const TestRowsKey& key) const;
 };

@@ -1,4 +1,4 @@
-/// \file  Declares what makes a client's training private for its single rows (train/private_steps.h).
+/// \file  Declares the interface that makes a client's training private for its single rows (train/private_steps.h).
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct PrivateRound {
   TensorMap& memory;  ///< what the client keeps between rounds; may gain tensors
 };
 
-/// Accounts for private training and gives it its keys. Threads: several clients may begin at once.
+/// The privacy account of private training, and the source of its keys. Threads: several clients may begin at once.
 class ExamplePrivacy {
  public:
   virtual ~ExamplePrivacy() = default;
-  /// Charges the account of the client for all steps of a round, and returns how they draw. When it returns, the upload
-  /// may leave.
+  /// Charges the account of the client for all steps of a round, and returns the options of these steps. When it
+  /// returns, the upload may leave the client.
   /// \throws kConfig when the budget does not allow the round
   virtual train::PrivateSteps begin(const Task& task, const PrivateRound& round) = 0;
 };

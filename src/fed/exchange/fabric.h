@@ -47,7 +47,7 @@ struct Exchange {
   /// Makes the full sync for a client that returns without the shared state.
   std::function<StateUpdate()> full_sync{};
   /// Checks a reply from an untrusted client (nodes).
-  /// \return how far the client's adapter moved (update_norm() in fed/round/update_size.h); nothing if the reply has
+  /// \return how far the client's adapter moved (update_norm() in fed/round/update_size.h); nullopt if the reply has
   /// no adapter
   /// \throws Error when the reply is not what its task asked for
   std::function<std::optional<double>(const methods::ClientProfile& client, const Reply& reply)> check{};
@@ -56,14 +56,14 @@ struct Exchange {
   std::optional<TrainingRound> training{};  ///< set when the tasks are training tasks
   /// Discards the round's uploads that have arrived: all its clients are asked again. Set with `training`.
   std::function<void()> discard{};
-  /// True: on_reply encodes uploads itself, so a reply may have a deferred one (fed/exchange/upload.h).
+  /// True: on_reply encodes uploads itself, so a reply may have a deferred upload (fed/exchange/upload.h).
   bool encodes = false;
 };
 
 /// The sum of a round whose clients mask their uploads with keys of their own.
 struct UnmaskedSum {
   std::vector<int64_t> roster;  ///< ids of the clients that agreed on masks; their weights add up to 1
-  secure::RingVector sum;       ///< of the summands of the round's clients
+  secure::RingVector sum;       ///< sum of the summands of the round's clients
 };
 
 /// Interface of a transport. Threads: callers make one call at a time, from any thread. An implementation may use
@@ -100,7 +100,7 @@ class Fabric {
 
   /// Takes the masks off the sum of a round, where the clients have keys of their own.
   /// \param round    the round without lost clients \param updates  their masked uploads
-  /// \return nothing: the clients of this fabric have no such keys
+  /// \return nullopt if the clients of this fabric have no such keys
   /// \throws kData when too few clients help
   virtual std::optional<UnmaskedSum> unmasked(const methods::RoundView& /*round*/,
                                               std::span<const methods::ClientUpdate> /*updates*/) {

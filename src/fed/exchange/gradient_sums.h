@@ -22,20 +22,20 @@ struct OwnedRow {
   int64_t top_k;
 };
 
-/// Draws `count` of `rows` and sums the gradients of the frozen weights of the sites in `task` over micro-batches. Each
-/// row is routed with the K_c of its owner; a micro-batch holds only rows of equal K_c.
+/// Draws `count` of `rows`, or all if there are fewer. Sums the gradients of the frozen weights of the sites in `task`
+/// over micro-batches. Each row is routed with the K_c of its owner; a micro-batch holds only rows of equal K_c.
 /// \param stream  random numbers for the draw
 /// \return a reply with an extra "<site>.gradient" per site, [*, out, in] float32 (`*` is E for stacked experts, else
 /// empty), or without an upload if no row was drawn
 Reply sum_gradients(const ClientContext& context, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 
-/// Returns the gradients in a reply of sum_gradients(), by gradient_name(); none if it has no upload.
+/// Returns the gradients in a reply of sum_gradients(), by gradient_name(); empty if it has no upload.
 /// \throws kData, kCheckpoint when the upload cannot be decoded
 TensorMap gradients_in(const Reply& reply);
 /// Checks the reply to a request for sums of gradients: none, or one finite gradient of each site that was asked for.
 /// \param sites  all sites of the model
-/// \throws kData naming client and site
+/// \throws kData naming client and site; as gradients_in()
 void check_gradients(const lora::Sites& sites, const SumGradients& ask, const Reply& reply);
 
 }  // namespace evenkeel::fed

@@ -24,7 +24,7 @@ struct LocalFabric : Fabric {
   void announce(std::span<const methods::ClientProfile> to, const StateUpdate& news) override;
   /// Runs the clients in the order of `to`. With clients.parallel above 1, that many train at the same time, each in
   /// its own thread, and on_reply receives replies in the order in which clients end. No client is ever lost: the error
-  /// of a client is thrown, with round, client and method in its message.
+  /// of a client is thrown. Errors of training name round, client and method.
   void exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) override;
   void remember(const ClientMemories& now) override { memories = now; }
   bool share(const methods::ServerState& state) override;

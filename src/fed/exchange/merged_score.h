@@ -8,13 +8,13 @@
 namespace evenkeel::fed {
 
 /// Merges scores into the score of all rows together. Shares of rows, such as accuracy, are merged as counts, so they
-/// equal those of a single evaluation. Means (F1, log-likelihood) are equal up to rounding. A mean log-likelihood is
-/// weighted by TaskScore::likelihood_rows. The majority rate is that of giving, for each part, the most frequent answer
-/// of its rows: no part says which answer that is. BERTScore is left out.
-/// Scores of single rows are concatenated in the order of the parts. Questions and seconds are added up; a question
-/// that two clients have counts twice.
+/// equal the shares of a single evaluation of all rows. Means (F1, log-likelihood) are equal up to rounding. A mean
+/// log-likelihood is weighted by TaskScore::likelihood_rows. The majority rate counts, in each part, the most frequent
+/// answer of the part's own rows, because no part reports which answer that is. BERTScore is left out.
+/// Scores of single rows are concatenated in the order of the parts; nullopt if a part lacks them. Questions and
+/// seconds are added up; a question that two clients have counts twice.
 /// \param parts  one or more scores of the same task and evaluation point; predictions are ignored
-/// \throws kData when the parts differ in task, budget, rank evaluation mode or ServedBy
+/// \throws kData when the parts differ in task, kind, budget, rank evaluation mode or ServedBy
 Scored merged(std::span<const Scored> parts);
 
 /// Checks that a score from an untrusted client is a possible answer to `asked`. The score must be of the same task and

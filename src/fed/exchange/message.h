@@ -39,14 +39,14 @@ struct StateUpdate {
   int64_t round = 0;   ///< round of the state that the update belongs to
   bool whole = false;  ///< true: the whole shared state (full sync); false: the change since the round before
   /// `adapters` holds the factors that never train. `base_delta` holds the change of the base: the sum of all rounds if
-  /// `whole`, otherwise that of the last round.
+  /// `whole`, otherwise the change of the last round.
   lora::EncodedPayload payload{};
 };
 
 /// Asks for local training that starts from the broadcast in Task::payload. The reply: a LocalReport and the upload.
 struct Train {
-  std::optional<double> lr{};  ///< learning rate of this round; nothing: the constant rate of the config
-  /// How the upload becomes a summand; nothing: it is sent as it is.
+  std::optional<double> lr{};  ///< learning rate of this round; nullopt: the constant rate of the config
+  /// How the upload becomes a summand; nullopt: it is sent as it is.
   std::optional<SummedTerms> summed{};
 
   void visit(auto& field) {
@@ -76,8 +76,8 @@ struct Score {
   /// Other than kRun: the payload is the exported adapter and is used as it is.
   scoring::ServedBy served_by = scoring::ServedBy::kRun;
   bool predictions = false;  ///< true: the reply holds the prediction for each row
-  /// True: score the client's own test rows; false: the task's. A request never selects rows: it is about all of them,
-  /// within the limit of the config.
+  /// True: score the client's own test rows; false: the test rows of the task. A request never selects single rows: all
+  /// of them are scored, up to the limit of the config.
   bool own_rows = false;
 
   void visit(auto& field) {
@@ -100,7 +100,7 @@ struct Task {
 /// The reply to a Score.
 struct Scored {
   scoring::TaskScore score;
-  std::vector<scoring::Prediction> predictions;  ///< one per row when they were asked for
+  std::vector<scoring::Prediction> predictions;  ///< one per row if Score::predictions is true, else empty
   std::optional<scoring::ItemScores> items{};    ///< set if evaluate.items is true
 
   void visit(auto& field) {

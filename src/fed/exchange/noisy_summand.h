@@ -1,7 +1,7 @@
 /// \file  Makes a client's summand of a round in which clients add the noise: `[privacy] unit = "client"` with
 /// `[secure_aggregation]` (docs/decisions/0115-noise-of-the-clients.md). Part `values` is the change, clipped to
-/// integers of a bounded norm, with discrete Gaussian noise. Part `counts` says whether the change was within the clip
-/// bound, with noise, where the bound adapts, and is 0 otherwise. Both are integers modulo 2^b.
+/// integers of a bounded norm, with discrete Gaussian noise, modulo 2^b. Part `counts` is one int64. If the clip bound
+/// adapts, it is a noisy indicator of whether the change was within the bound; otherwise it is 0.
 #pragma once
 
 #include <span>
@@ -12,28 +12,28 @@
 
 namespace evenkeel::fed {
 
-/// Accounts for the noise of one client, and has its key. Threads: several clients may charge at once.
+/// The privacy account of one client, and the key of its noise. Threads: several clients may charge at once.
 class ClientNoise {
  public:
   virtual ~ClientNoise() = default;
-  /// Charges the client's account for a release of its change. When it returns, the noisy change may leave.
+  /// Charges the client's account for a release of its change. When it returns, the noisy change may leave the client.
   /// \param change  the clipped change and its indicator, without noise
   /// \return the key of the noise. Equal changes in a round get equal noise and are charged once
   /// \throws kConfig when the budget does not allow the release
   virtual crypto::Secret charge(const Task& task, const SummedTerms& terms, std::span<const int64_t> change) = 0;
 };
 
-/// Returns the weight of a client's change, in [0, 1]. It does not depend on who else takes part.
+/// Returns the weight of a client's change, in [0, 1]. It does not depend on the other clients.
 double private_weight(const PrivacySection& privacy, const methods::ClientProfile& client);
 
 /// Returns what a client changed, in all factors of the layout, [values] float32.
 at::Tensor change_of(const SummedLayout& layout, const methods::ClientUpdate& upload,
                      const lora::AdapterState& received);
 
-/// What a noisy summand depends on beside the change.
+/// The inputs of a noisy summand besides the change.
 struct NoisySummand {
   const Task& task;
-  const SummedTerms& terms;  ///< with `noise`
+  const SummedTerms& terms;  ///< REQUIRES terms.noise
   const PrivacySection& privacy;
   const std::string& run;  ///< name of the run, to which the noise is bound
 };

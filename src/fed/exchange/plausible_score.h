@@ -6,9 +6,9 @@
 
 namespace evenkeel::fed {
 
-/// Checks a score by itself: log-likelihoods are at most 0, shares of rows stand for whole numbers of rows, a correct
-/// answer is a readable one, the headline accuracy is one of the two that it may be, and means equal the means of the
-/// single rows where these are given. Rounding of sums of float64 is allowed for.
+/// Checks a score by itself: log-likelihoods are at most 0, shares of rows stand for whole numbers of rows, correct
+/// answers are readable, the headline accuracy is the accuracy of unchanged or of lower-cased output, and means equal
+/// the means of the single rows if these are given. Rounding of sums of float64 is allowed for.
 /// \throws kData naming the value that is not possible
 void check_plausible(const Scored& scored);
 

@@ -1,5 +1,5 @@
-/// \file  Masks of a round in which all clients are in this process or its ranks. Every key follows from the seed of
-/// the config, so nothing is hidden from anybody: it is for tests and for studies of what masks cost.
+/// \file  Masks of a round in which all clients are in this process or in the ranks of its run. Every key follows from
+/// the seed of the config, so nothing is hidden from anybody. For tests, and for studies of what masks cost.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class SimulatedMasks {
   /// \param roster  ids of all clients that were drawn, by place
   SimulatedMasks(uint64_t seed, int64_t round, std::vector<int64_t> roster);
 
-  /// Adds all masks of a client to its summand. \throws kInternal for a client that was not drawn
+  /// Adds all masks of a client to its summand, in place. \throws kInternal for a client that was not drawn
   void add(int64_t client, const secure::RingVector& summand) const;
-  /// Takes the masks off the sum of the summands of `survivors`.
+  /// Takes the masks off the sum of the summands of `survivors`, in place.
   void remove(std::span<const int64_t> survivors, const secure::RingVector& sum) const;
 
  private:
@@ -31,8 +31,8 @@ class SimulatedMasks {
   std::map<secure::Place, secure::Bytes32> publics_{};
 };
 
-/// The noise of simulated clients ([privacy] unit = "client" with [secure_aggregation]). It has no account, and its
-/// keys follow from the seed.
+/// The noise of simulated clients ([privacy] unit = "client" with [secure_aggregation]). It has no privacy account, and
+/// its keys follow from the seed.
 class SimulatedNoise : public ClientNoise {
  public:
   explicit SimulatedNoise(uint64_t seed) : seed_(seed) {}
@@ -42,7 +42,7 @@ class SimulatedNoise : public ClientNoise {
   uint64_t seed_;
 };
 
-/// Returns the key by which a simulated client rounds to 16 bits.
+/// Returns the key of a simulated client's stochastic rounding to 16 bits.
 crypto::Secret rounding_key(uint64_t seed, int64_t round, int64_t client);
 
 }  // namespace evenkeel::fed

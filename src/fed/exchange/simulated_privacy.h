@@ -1,5 +1,5 @@
-/// \file  Simulates private training: keys come from the run's seed, accounts lie in the clients' memories. So a
-/// resumed run, a run on ranks and a repeated round give the same bits. A repeated round also takes back its cost.
+/// \file  Simulates private training: keys come from the run's seed, and accounts are stored in the clients' memories.
+/// So a resumed run, a run on ranks and a repeated round give the same bits. A repeated round is charged only once.
 #pragma once
 
 #include "fed/config/run_config.h"

@@ -11,11 +11,11 @@
 
 namespace evenkeel::fed {
 
-/// The noise that a client adds to its own change ([privacy] unit = "client"). The change is clipped to integers, and
-/// these are the integers of the sum: SummedTerms::exponent is 0, and SummedTerms::range bounds the sum.
+/// The noise that a client adds to its own change ([privacy] unit = "client"). The change is clipped to integers, which
+/// are summed as they are: SummedTerms::exponent is 0, and SummedTerms::range bounds the sum.
 struct NoiseTerms {
-  double clip = 0;  ///< largest norm of a change
-  privacy::MemberNoise member{};
+  double clip = 0;                ///< largest norm of a change
+  privacy::MemberNoise member{};  ///< variances of one client's noise
 
   bool operator==(const NoiseTerms& other) const = default;
   void visit(auto& field) {
@@ -26,10 +26,10 @@ struct NoiseTerms {
 
 /// The terms of one client in one round.
 struct SummedTerms {
-  double weight = 0;              ///< p_c among all clients that were drawn; fixed before the round
-  std::vector<int64_t> roster{};  ///< the ids of these clients; a client's place is its index
-  int64_t bits = 32, exponent = 0;
-  double range = 0;
+  double weight = 0;                  ///< p_c among all clients that were drawn; fixed before the round
+  std::vector<int64_t> roster{};      ///< the ids of these clients; a client's place is its index
+  int64_t bits = 32, exponent = 0;    ///< of secure::RingFormat
+  double range = 0;                   ///< of secure::RingFormat
   std::optional<NoiseTerms> noise{};  ///< set if clients add noise
 
   secure::RingFormat format() const { return {.bits = bits, .exponent = static_cast<int>(exponent), .range = range}; }

@@ -3,8 +3,9 @@
 ///
 /// Part `values`, b bits: w_c (theta_c - received) of every factor, in the order of the sites, a before b before core.
 /// Part `counts`, 64 bits: the number of values beyond the range; if secure_aggregation.reports, then a report (tokens,
-/// targets, losses, chosen experts, metrics) and p_c a_ci / n_c of each layer; then the method's own sums
-/// (FederatedMethod::summands()). Numbers that are no integers have the scale 2^20 in a report and 2^40 in sums.
+/// targets, losses, chosen experts, metrics) and the utilisation p_c a_ci / n_c of each layer; then the method's own
+/// sums (FederatedMethod::summands()). Numbers that are not integers are scaled by 2^20 in a report and by 2^40 in
+/// utilisation and sums.
 #pragma once
 
 #include <map>
@@ -38,9 +39,9 @@ struct SummedLayout {
     int64_t size = 0;
   };
   std::vector<Factor> factors{};
-  bool reports = true;  ///< false: `counts` has nothing of reports, and metrics and layers are empty
+  bool reports = true;  ///< false: `counts` has no report, and metrics and layers are empty
   std::vector<std::string> metrics{}, layers{};
-  int64_t experts = 0;  ///< of each layer
+  int64_t experts = 0;  ///< number of experts of each layer
   std::vector<Sum> sums{};
   bool is_noisy = false;  ///< changes with noise: `counts` is the clip indicator alone (privacy/member_noise.h)
 
@@ -48,7 +49,7 @@ struct SummedLayout {
   int64_t counts() const;  ///< length of part `counts`
 };
 
-/// What both ends know of the run.
+/// The facts about the run that both ends know.
 struct SummedRun {
   const methods::FederatedMethod& method;
   const methods::MethodEntry& entry;
@@ -73,16 +74,16 @@ struct TrainedPart {
   const lora::AdapterState& received;   ///< the broadcast as received
   const train::LocalReport& report;
 };
-/// Returns the client's summand. \param rounding  key of the client's round, for 16 bits
+/// Returns the client's summand. \param rounding  key of stochastic rounding in this round, used with 16 bits
 /// \throws kNumeric when a value is not finite
 secure::RingVector summand_of(const SummedRun& run, const TrainedPart& trained, const SummedTerms& terms,
                               const crypto::Secret& rounding);
 
 /// Reports of a round, over all clients of a sum.
 struct SummedReport {
-  int64_t clients = 0, values = 0;  ///< summands; values of one summand
-  int64_t beyond = 0;               ///< values that were cut to the range, of all summands
-  bool told = true;                 ///< false: the sum has no reports, and what follows is not known
+  int64_t clients = 0, values = 0;  ///< number of summands; number of values of one summand
+  int64_t beyond = 0;               ///< number of values of all summands that were cut to the range
+  bool told = true;                 ///< false: the sum has no reports, and the fields below are not set
   int64_t tokens = 0, targets = 0;
   double loss_sum = 0;
   double first_loss = 0, last_loss = 0;     ///< means over clients
@@ -95,7 +96,8 @@ struct SummedRound {
   methods::RoundTotals totals;  ///< without `before`
   SummedReport report;
 };
-/// Reads a sum. \param weights  sum of the weights of the clients in it; what is weighted is divided by it
+/// Reads a sum. \param weights  sum of the weights of the clients in the sum; weighted values are divided by it
+/// \param clients  number of clients in the sum
 SummedRound read_sum(const SummedLayout& layout, const secure::RingVector& sum, const secure::RingFormat& format,
                      double weights, int64_t clients);
 

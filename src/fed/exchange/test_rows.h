@@ -19,9 +19,9 @@ namespace evenkeel::fed {
 /// Selects test rows of a run.
 struct TestRowsKey {
   std::string task;
-  std::optional<int64_t> own_of{};  ///< the client whose own rows are scored; nothing: the test rows of all
+  std::optional<int64_t> own_of{};  ///< the client whose own rows are scored; nullopt: the test rows of all clients
   int64_t limit = 0;                ///< number of rows, of each client that has its own; 0: all
-  std::vector<int64_t> left_out{};  ///< clients whose rows are none of those of all (RunConfig::left_out_after())
+  std::vector<int64_t> left_out{};  ///< clients whose own rows are left out (RunConfig::left_out_after())
 
   auto operator<=>(const TestRowsKey&) const = default;
 };

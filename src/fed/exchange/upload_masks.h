@@ -1,5 +1,5 @@
-/// \file  Hides the summand of a client that has keys of its own ([secure_aggregation]). Nodes implement it. Without
-/// one, masks are simulated (fed/exchange/simulated_masks.h).
+/// \file  Declares the interface that hides the summand of a client with keys of its own ([secure_aggregation]). Nodes
+/// implement it. Without an implementation, masks are simulated (fed/exchange/simulated_masks.h).
 #pragma once
 
 #include <memory>
@@ -22,14 +22,14 @@ struct TrainedRound {
 class UploadMasks {
  public:
   virtual ~UploadMasks() = default;
-  /// Returns the key by which the client rounds to 16 bits in the task's round.
+  /// Returns the key of the client's stochastic rounding to 16 bits in the task's round.
   virtual crypto::Secret rounding_key(const Task& task) = 0;
-  /// Returns what keep() was given for the same task under other masks; null if there is nothing.
+  /// Returns the result that keep() stored for the same task, even under other masks; null if there is none.
   virtual std::shared_ptr<const TrainedRound> kept(const Task& task) const = 0;
-  /// Keeps what was trained for a task until its round is committed: a round that is begun again needs new masks
-  /// and no training.
+  /// Stores the result of a task until its round is committed: a round that is begun again needs new masks, but no new
+  /// training.
   virtual void keep(const Task& task, std::shared_ptr<const TrainedRound> trained) = 0;
-  /// Adds the client's masks to its summand. \throws kData when the summand may not be masked
+  /// Adds the client's masks to its summand, in place. \throws kData when the summand may not be masked
   virtual void add(const Task& task, const secure::RingVector& summand) = 0;
 };
 

@@ -1,4 +1,4 @@
-/// \file  Says which programs do not apply all of the adapter that a run writes.
+/// \file  Warns of programs that do not apply all of the adapter that a run writes.
 #pragma once
 
 #include <string_view>

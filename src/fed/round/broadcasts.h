@@ -8,11 +8,11 @@
 namespace evenkeel::fed {
 
 /// Cache of the encoded payloads of a round. It holds at most 64 MiB; a payload that no longer fits is encoded each
-/// time. For one thread.
+/// time. Not thread-safe.
 class Broadcasts {
  public:
   /// Returns encode(payload, dtype, sites). The bytes are shared with an earlier result if its payload had the same
-  /// tensors, or equal values in tensors of up to 4096 elements. Callers must not write to them.
+  /// tensors, or equal values in tensors of up to 4096 elements. Callers must not write to the bytes.
   lora::EncodedPayload encoded(const lora::Payload& payload, lora::TransportDtype dtype, const lora::Sites& sites);
 
  private:

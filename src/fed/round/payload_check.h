@@ -30,7 +30,7 @@ void check_download(const lora::Payload& payload, const lora::Sites& sites, cons
 
 /// Checks an upload against the expected names, dtypes and shapes.
 /// \param expected  the result of expected_upload() (fed/round/update_size.h)
-/// \param up_to     the highest rank allowed, for methods that take unequal ranks; nothing: the expected rank only
+/// \param up_to     the highest rank allowed, for methods that take unequal ranks; nullopt: the expected rank only
 /// \param source    the sender, for error messages
 /// \throws kData naming the tensor that is missing, unexpected, of another dtype or shape, not finite, above
 /// kMostValue (fed/exchange/reported_numbers.h), of another scaling, or a negative count

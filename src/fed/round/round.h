@@ -15,7 +15,7 @@ struct RoundResult {
   RoundRecord record;
 };
 
-/// Makes the state before the first round and sends each client its shared state.
+/// Makes the state before the first round and sends the shared state to each client.
 Snapshot before_first_round(const Server& server, Fabric& fabric);
 
 /// Sends all clients the shared state of `now` and gives each its memory, when a run is resumed.
@@ -25,7 +25,7 @@ void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now);
 /// `journal` do not train again. Uploads that stayed with a client's process (RemoteUpload) are not in the journal, so
 /// after an interruption those clients train again. The result depends only on `now` and the config. It does not depend
 /// on the order of clients and replies or on interruptions.
-/// \param privacy  the account and noise of a run that protects its clients; null for others
+/// \param privacy  privacy account and noise; not null exactly if privacy.unit is "client"
 /// \throws Error naming round, client and method; BudgetSpent (fed/round/client_privacy.h) when the privacy budget does
 /// not allow the release; Interrupted between optimiser steps, with all finished uploads in the journal
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,

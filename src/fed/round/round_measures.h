@@ -8,14 +8,14 @@
 
 namespace evenkeel::fed {
 
-/// What is known of a round.
+/// The measurements of a round.
 struct MeasuredRound {
   std::span<const ClientRecord> clients;        ///< what each participant measured and sent
   const OtherTraffic& other;                    ///< traffic in addition to the participants' payloads
-  const std::optional<SummedReport>& all = {};  ///< reports of all clients together, where their own are hidden
+  const std::optional<SummedReport>& all = {};  ///< summed reports of all clients; nullopt: they are not hidden
 };
 
-/// Computes the record of a round, without the lost clients and the simulated times, which the caller adds.
+/// Computes the record of a round, without lost clients, simulated times and privacy, which the caller adds.
 /// \param measured  in the round's order
 /// \param next     the state after the round
 /// \param seconds  wall time by phase; tokens_per_second is computed here

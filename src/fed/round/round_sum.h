@@ -1,4 +1,5 @@
-/// \file  Returns what a server needs to read the sum of a round's changes: their order, and what they are changes of.
+/// \file  Provides what a server needs to read the sum of a round's changes: the layout of the sum, the sum itself, and
+/// the factors that were changed.
 #pragma once
 
 #include <span>
@@ -7,19 +8,19 @@
 
 namespace evenkeel::fed {
 
-/// Returns the order of the values of an upload in a round's sum (fed/exchange/summed_upload.h).
+/// Returns the layout of the values of an upload in a round's sum (fed/exchange/summed_upload.h).
 /// \param download  the broadcast to `client`
 SummedLayout layout_of_round(const Server& server, const methods::ServerState& state,
                              const methods::ClientProfile& client, const lora::Payload& download);
 
 /// The sum of a round's summands, without masks.
 struct SumOfSummands {
-  methods::RoundView roster;  ///< the clients that the round began with
-  SummedTerms terms;          ///< of the first client of the round, as Server::summed_terms()
+  methods::RoundView roster;  ///< the drawn clients, or among nodes the clients that agreed on masks
+  SummedTerms terms;          ///< Server::summed_terms() of the first client of the round
   secure::RingVector sum;
 };
-/// Adds the summands of a round and takes the masks off. The result has the same bits on any number of processes, with
-/// masks and without.
+/// Adds the summands of a round and takes the masks off. The result is bit-identical on any number of processes, with
+/// and without masks.
 /// \param round  the round without lost clients
 /// \throws kData when fewer clients are left than secure_aggregation.threshold
 SumOfSummands sum_of_summands(const Server& server, const methods::RoundView& round, const SummedLayout& layout,

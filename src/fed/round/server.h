@@ -28,8 +28,9 @@ class ClientPrivacy;
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
-  /// Of a rank method, whose clients differ in LoRA rank: "a" cuts the adapter to rank_at() the budget and uses all
-  /// experts, "b" uses the whole adapter and the experts of the budget (docs/ambiguities.md, R25). Empty for others.
+  /// For a rank method, whose clients differ in LoRA rank: "a" cuts the adapter to rank_at() of the budget and uses all
+  /// experts, "b" uses the whole adapter and the experts of the budget (docs/ambiguities.md, R25). Empty for other
+  /// methods.
   std::string rank_eval_mode{};
   scoring::ServedBy served_by = scoring::ServedBy::kRun;  ///< the program whose routing is used
   std::optional<scoring::ClientOfScore> client{};         ///< evaluate at this client's rank, on ClientOfScore::rows
@@ -44,10 +45,10 @@ struct Aggregation {
   const lora::Reduction* others = nullptr;
   /// The sum of uploads that clients masked with keys of their own; null: there is none.
   const UnmaskedSum* unmasked = nullptr;
-  /// Adds the noise of a run that protects its clients, or accounts for theirs. Null in other runs, and in a cluster
-  /// process that only takes part in the reduction: its result must be discarded.
+  /// Adds the noise of a run that protects its clients, or accounts for the noise that the clients added. Null in other
+  /// runs, and in a cluster process that only takes part in the reduction: its result must be discarded.
   ClientPrivacy* privacy = nullptr;
-  /// Set to the reports of all clients where uploads are hidden (fed/exchange/summed_upload.h); null: not asked for.
+  /// Set to the summed reports of all clients if uploads are hidden (fed/exchange/summed_upload.h); null: not needed.
   std::optional<SummedReport>* report = nullptr;
 };
 
@@ -57,13 +58,13 @@ struct Server {
   std::filesystem::path model_folder;  ///< folder of the base model; written into the adapters as their base
   models::ModelSpec model;
   lora::Sites sites;      ///< sites with an adapter
-  lora::Sites all_sites;  ///< of the model; the layout of an adapter folder depends on them
+  lora::Sites all_sites;  ///< all sites of the model; the layout of an adapter folder depends on them
   std::unique_ptr<methods::FederatedMethod> method;
   std::vector<methods::ClientProfile> clients;
-  /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that are stored on the
+  /// Tasks to evaluate: the tasks of [evaluate] and, if the clients are nodes, the tasks whose rows are stored on the
   /// nodes.
   std::vector<std::string> tasks{};
-  /// If the clients are nodes: the ids of the clients that reported test rows of their own. Otherwise empty, and the
+  /// If the clients are nodes: the ids of the clients that reported test rows of their own. Otherwise nullopt, and the
   /// config says which clients have test rows.
   std::optional<std::set<int64_t>> clients_with_test_rows{};
   /// Names of the nodes, by client, of named clients that took their node by arrival (clients.assign). Round records
@@ -91,8 +92,8 @@ struct Server {
   int64_t max_rank() const;  ///< the largest r_c of any client
   /// Returns the rank evaluation modes in which the run is scored (EvaluationPoint); {""} if it has none.
   std::vector<std::string> rank_eval_modes() const;
-  /// Returns the smallest rank at which clients with a budget train next, or the method's rank at a budget that no
-  /// client has.
+  /// Returns the smallest rank at which the clients with this budget train next. If no client has it, returns the
+  /// method's rank for this budget.
   int64_t rank_at(const methods::ServerState& state, double budget) const;
   /// Returns the rank of the whole adapter, which FLoRIST's aggregation can make larger than max_rank().
   int64_t whole_rank(const methods::ServerState& state) const;
@@ -103,7 +104,7 @@ struct Server {
   /// Makes the full sync: the whole shared state, for clients that join or return.
   StateUpdate full_sync(const methods::ServerState& state) const;
 
-  /// Returns the learning rate of a round, or nothing if the rate is constant.
+  /// Returns the learning rate of a round, or nullopt if the rate is constant.
   /// \param round  rounds that are done before it
   std::optional<double> scheduled_rate(int64_t round) const;
   /// Draws the participants of a round. \param round  0: the first
@@ -115,16 +116,16 @@ struct Server {
   /// \param sent  cache of the round's encoded broadcasts; null: nothing is reused
   Task training_task(const methods::ServerState& state, const methods::ClientProfile& client,
                      const methods::RoundView& round, Broadcasts* sent = nullptr) const;
-  /// Returns how the client's upload becomes a summand; nothing where uploads are not hidden and for a client that is
-  /// not drawn. \param drawn  the round with all clients that were drawn
+  /// Returns how the client's upload becomes a summand; nullopt if uploads are not hidden or the client is not drawn.
+  /// \param drawn  the round with all clients that were drawn
   std::optional<SummedTerms> summed_terms(const methods::RoundView& drawn, const methods::ClientProfile& client) const;
-  /// Returns summed_terms(), with the noise that the client adds.
+  /// Returns summed_terms(), with the noise that the client adds. \throws kConfig as check_private_sum()
   std::optional<SummedTerms> complete_terms(const methods::ServerState& state, const methods::RoundView& drawn,
                                             const methods::ClientProfile& client) const;
   /// Checks before a round that its private sum can be made: that the noise is neither too large nor too small, and
   /// that the sum fits into its integers. \param noise  the noise multiplier \throws kConfig
   void check_private_sum(const methods::ServerState& state, double noise) const;
-  /// Returns what a summand holds. \param client  any drawn client; all have the same layout
+  /// Returns the layout of a summand. \param client  any drawn client; all have the same layout
   SummedLayout summed_layout(const methods::ServerState& state, const methods::ClientProfile& client) const;
   /// Returns the context of a round in which clients mask with their own keys. The caller adds run, config, attempt
   /// and fingerprints.
@@ -134,9 +135,9 @@ struct Server {
   /// payload is empty if there was no change.
   StateUpdate change_update(const methods::ServerState& state) const;
   /// Aggregates uploads into the state after the round.
-  /// \param updates  uploads of all participants in their order; with Aggregation::others, those of this process
-  /// \throws kNumeric when a factor of the new state is not finite; kData when fewer
-  /// clients are left than secure_aggregation.threshold
+  /// \param updates  uploads of all participants in their order; with Aggregation::others, the uploads in this process
+  /// \throws kNumeric when a factor of the new state is not finite; kData when fewer clients are left than
+  /// secure_aggregation.threshold; as ClientPrivacy::release()
   methods::ServerState aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                  std::span<const methods::ClientUpdate> updates, const Aggregation& with = {}) const;
 
@@ -146,7 +147,7 @@ struct Server {
   methods::ClientProfile evaluator(const methods::ServerState& state, const EvaluationPoint& point) const;
   /// Makes a scoring task. With ServedBy::kRun its payload is the method's broadcast in the run's transport precision.
   /// Otherwise it is the whole adapter, as exported, in float32.
-  /// \param ask  gives task, predictions and rows; the other fields are taken from `point`
+  /// \param ask  gives task and predictions; its other fields are set from `point`
   Task scoring_task(const methods::ServerState& state, const EvaluationPoint& point, Score ask) const;
 
   /// Runs the method's broadcast and prepare() for the client with the lowest rank, before anything is trained.

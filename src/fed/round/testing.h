@@ -1,4 +1,4 @@
-/// \file  Provides a fabric in which some clients are hostile: they train, and send something else.
+/// \file  Provides a fabric in which some clients are hostile: they train and then change their upload.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ namespace evenkeel::testing {
 /// Changes one tensor of an upload. \param received  the tensor that the client began with; zeros where there was none
 using Poison = std::function<at::Tensor(const at::Tensor& sent, const at::Tensor& received)>;
 
-/// Sends 9e5 in every place: what a client may send at most.
+/// Sends 9e5 in every place, just below the largest allowed value (fed::kMostValue).
 inline at::Tensor large(const at::Tensor& sent, const at::Tensor&) { return at::full_like(sent, 9e5); }
 /// Sends the same moderate number in every place.
 inline at::Tensor constant(const at::Tensor& sent, const at::Tensor&) { return at::full_like(sent, 2); }
@@ -41,8 +41,8 @@ inline lora::Payload poisoned(const lora::Payload& sent, const lora::Payload& re
   return changed;
 }
 
-/// Poisons the uploads of some clients of another fabric, also the gradients that a method begins with. Both are
-/// borrowed.
+/// Poisons the uploads of some clients of another fabric, and also the gradients that a method begins with. Borrows
+/// the fabric and the sites.
 class PoisonedFabric : public fed::Fabric {
  public:
   PoisonedFabric(fed::Fabric& fabric, const lora::Sites& sites, std::set<int64_t> hostile, Poison poison)

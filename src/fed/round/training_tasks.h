@@ -1,5 +1,5 @@
 /// \file  Makes the training tasks of a round and records what each client was sent. The server's process makes the
-/// tasks of all participants. In a cluster, each rank makes those of the clients that it trains.
+/// tasks of all participants. In a cluster, each rank makes the tasks of the clients that it trains.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class TrainingTasks {
   /// Makes the task of a client and begins its record. Equal payloads are encoded once.
   Task make(const methods::ClientProfile& client);
   /// Returns the client's record with the report of its reply. If Reply::task_size is set, another process of a cluster
-  /// made the task, and its size is taken from there; such a reply is always accepted. Otherwise nothing is returned
-  /// for a client whose task make() has not made, or that was withdrawn.
+  /// made the task, and its size is taken from there; such a reply is always accepted. Otherwise returns nullopt if
+  /// make() has not made the client's task, or if the task was withdrawn.
   /// \throws kData when the reply holds another kind of report
   std::optional<ClientRecord> record_of(const Reply& reply) const;
   /// Forgets the task of a client that is lost. \return the size of its payload; 0 if it got none

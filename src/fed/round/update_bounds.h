@@ -35,11 +35,10 @@ struct TooLarge {
 };
 
 /// Returns the updates beyond the bounds, in the order of `sizes`. With three updates or more, the reference of client
-/// c is max(m, s_c n), where m is the median of the norms, n that of the norms per step, and s_c its steps: a client
-/// with more rows takes more steps and may move farther. Of an even number the lower median counts. So the reference is
-/// in the range of the honest updates as long as they are the majority. With one or two updates there is no majority,
-/// and where the median is 0 nothing to compare with: then the reference is the client's reach. An update that is not
-/// finite is beyond every bound.
+/// c is max(m, s_c n), where m is the median of the norms, n the median of the norms per step, and s_c the client's
+/// steps: a client with more rows takes more steps and may move farther. Both are lower medians, so the reference is in
+/// the range of the honest updates as long as they are the majority. With one or two updates, which have no majority,
+/// or if m is 0, the reference is the client's reach. An update that is not finite is beyond every bound.
 std::vector<TooLarge> too_large(std::span<const UpdateSize> sizes, const UpdateBounds& bounds);
 
 }  // namespace evenkeel::fed

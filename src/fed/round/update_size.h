@@ -12,8 +12,8 @@ lora::Payload expected_upload(const Server& server, const methods::ServerState& 
 
 /// Returns the Frobenius norm of what `client` added in a round: sent - begun, over all factors and over the extras
 /// that the server sends and the client trains (phi of UB-SMoE). `begun` is the upload that the client would have made
-/// without a step of training, so values that it inherits, cuts, rescales or draws (FLoRA) do not count. Where the
-/// ranks differ, because a client pruned its own (HetLoRA), the ranks of both are compared.
+/// without a step of training, so values that it inherits, cuts, rescales or draws (FLoRA) do not count. If the ranks
+/// differ, because a client pruned its rank (HetLoRA), only the components that both have are compared.
 /// \param sent  an upload with the sites of the method
 /// \return      not finite if a value of `sent` is not
 /// \throws kShape when a site or factor is missing
@@ -21,7 +21,7 @@ lora::Payload expected_upload(const Server& server, const methods::ServerState& 
 double update_norm(const Server& server, const methods::ServerState& state, const methods::ClientProfile& client,
                    const lora::Payload& sent);
 
-/// Returns the Frobenius norm of sent - begun over the factors of `begun` that `sent` has too, with the ranks of both.
+/// Returns the Frobenius norm of sent - begun over the factors and components that both have.
 double update_norm(const lora::Payload& sent, const lora::Payload& begun);
 
 /// Returns how far an optimiser moves the tensors of an upload at most in `steps` steps, up to a small factor: with

@@ -2,15 +2,15 @@
 /// that the config assigns to it (fed/config/machine_profiles.h). The times of a client, in seconds, are computed from
 /// its bytes and tokens:
 ///
-///   down  = latency + 8 bytes_down / down_mbit 10^6      train = tokens / tokens_per_second(K)
-///   up    = latency + 8 bytes_up / up_mbit 10^6          end   = start + down + train + up
+///   down  = latency + 8 bytes_down / (down_mbit 10^6)    train = tokens / tokens_per_second(K)
+///   up    = latency + 8 bytes_up / (up_mbit 10^6)        end   = start + down + train + up
 ///
-/// The round closes with the last reply. If a deadline is set and replies are missing when it passes, the round closes
-/// at the deadline, and late clients are lost. If fewer than clients.quorum clients have replied by the deadline, the
-/// round closes with the reply that completes the quorum. A client that drops out receives its task and never replies,
-/// so it is not trained. A late client is trained, because the size of its upload is known only afterwards. Times
-/// depend only on the config, the seed and the counts in the round's records. They do not depend on threads, real time
-/// or interruptions.
+/// Each rate and speed is multiplied by the client's own factor. The round closes with the last reply. If a deadline is
+/// set and replies are missing when it passes, the round closes at the deadline, and late clients are lost. If fewer
+/// than clients.quorum clients have replied by the deadline, the round closes with the reply that completes the quorum.
+/// A client that drops out receives its task and never replies, so it is not trained. A late client is trained, because
+/// the size of its upload is known only afterwards. Times depend only on the config, the seed and the counts in the
+/// round's records. They do not depend on threads, real time or interruptions.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace evenkeel::fed {
 /// Checks the machine profiles before anything is trained. Drop-outs are simulated for at most 20 million (client,
 /// round) pairs, which takes about a second.
 /// \throws kConfig naming the client when its profile has no speed for its K; kConfig naming the first round in which
-/// drop-outs leave fewer clients than clients.quorum
+/// drop-outs leave fewer clients than clients.quorum or secure_aggregation.threshold
 void check_machines(const RunConfig& config, std::span<const methods::ClientProfile> clients);
 
 /// The simulated clock of the round that follows `now`. Borrows the config. If clients have no machine profiles, runs()

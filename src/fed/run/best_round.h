@@ -1,11 +1,12 @@
-/// \file  Finds the best round of a run and ends a run whose scores no longer rise (fed/config/early_stopping.h). Both
-/// follow from evaluations.jsonl alone, so a resumed run decides as an undisturbed one does.
+/// \file  Finds the best round of a run and ends a run whose scores no longer improve (fed/config/early_stopping.h).
+/// Both follow from evaluations.jsonl alone, so a resumed run decides as an uninterrupted run does.
 ///
 /// Files in a run folder:
 ///   best.json          sealed: the values of the evaluated rounds, the best of them, and why the run ended early
 ///   best/              with evaluate.keep_best: the adapter of the best round in PEFT's layout
-///   checkpoint/best/   with evaluate.keep_best: the state of the best round and, should the run go back by one round,
-///                      that of the best one before; as `checkpoint/` (fed/store/run_checkpoint.h)
+///   checkpoint/best/   with evaluate.keep_best: the state of the best round, and of the best of all rounds but the
+///                      last, in case the run goes back by one round; laid out like `checkpoint/`
+///                      (fed/store/run_checkpoint.h)
 #pragma once
 
 #include <cstdint>
@@ -50,12 +51,12 @@ struct EarlyStop {
 struct BestRound {
   scoring::MeasureName measure{};
   double budget = 0;
-  std::vector<std::string> tasks;  ///< those that were compared
-  int64_t round = 0;               ///< the best one, the earliest among equals
-  double value = 0;
-  bool kept = false;  ///< its adapter is in best/
+  std::vector<std::string> tasks;  ///< the tasks that were compared
+  int64_t round = 0;               ///< the best round, the earliest among equals
+  double value = 0;                ///< value of the best round
+  bool kept = false;               ///< true: its adapter is in best/
   std::vector<RoundValue> evaluated;
-  std::optional<EarlyStop> stopped;  ///< absent: the run has not ended early
+  std::optional<EarlyStop> stopped;  ///< nullopt: the run has not ended early
 
   void visit(auto& field) {
     field("measure", measure);
@@ -70,33 +71,33 @@ struct BestRound {
 };
 
 /// Computes the values of all evaluated rounds, in round order. The evaluation before the first round does not count,
-/// and neither does one whose scores are not complete.
+/// and neither does a round whose scores are not complete.
 /// \param tasks  the tasks that the run scores
-/// \param modes  its rank evaluation modes; {""} if it has none
+/// \param modes  the run's rank evaluation modes; {""} if it has none
 std::vector<RoundValue> round_values(const RunConfig& config, const std::vector<std::string>& tasks,
                                      const std::vector<std::string>& modes,
                                      std::span<const EvaluationRecord> evaluations);
 
-/// Returns true if the rule ends a run after the last of `values`: its last `patience` values have brought no gain. A
-/// gain is a value that is better than the last gain by more than `min_delta`; the first value is one.
+/// Returns true if the rule ends a run after the last of `values`: the last `patience` values are no gain. A gain is a
+/// value that is better than the last gain by more than `min_delta`. The first value is a gain.
 bool has_stalled(const StopSection& stop, const scoring::Measure& measure, std::span<const RoundValue> values);
 
-/// Reads best.json. Returns nothing if the folder has none. \throws kCheckpoint when it is damaged
+/// Reads best.json. Returns nullopt if the folder has none. \throws kCheckpoint when it is damaged
 std::optional<BestRound> read_best(const std::filesystem::path& folder);
 /// Returns the number of rounds after which the run in `folder` is complete: train.rounds, or fewer if it ended early.
 int64_t rounds_to_do(const std::filesystem::path& folder, int64_t rounds);
 /// Reads the state of the best round. \throws kIo when the run keeps none; kCheckpoint when it is damaged
 CommittedRound read_best_state(const std::filesystem::path& folder);
 
-/// Keeps best.json, best/ and checkpoint/best/ of a run up to date. Does nothing where the run does not look for its
-/// best round.
+/// Keeps best.json, best/ and checkpoint/best/ of a run up to date. Does nothing unless
+/// ExperimentConfig::seeks_best().
 class BestRoundKeeper {
  public:
   BestRoundKeeper(const Server& server, const RunFolder& folder) : server_(server), folder_(folder) {}
 
   /// Compares the rounds evaluated so far. Call it when a run begins or is resumed, and after every evaluation.
-  /// \param now  the last committed round
-  /// \return why the run ends now, before train.rounds; nothing if it goes on
+  /// \param now  the state of the last committed round
+  /// \return why the run ends now, before train.rounds; nullopt if it continues
   std::optional<std::string> update(const methods::ServerState& now);
 
  private:

@@ -11,9 +11,10 @@
 namespace evenkeel::fed {
 
 /// Appends the scalars of rounds and scores to the event file of a run. The step is the round. Tags of a round are
-/// train/loss, train/tokens, ..., traffic/bytes_up, ..., experts/entropy, ..., metrics/NAME. The tag of a score is
-/// evaluate/TASK/budget BUDGET/MEASURE, with " mode a" and " exported NAME" after the budget if they apply. Scores of
-/// single clients are left out.
+/// train/loss, train/tokens, ..., traffic/bytes_up, ..., experts/entropy, ..., privacy/epsilon, metrics/NAME. The tag
+/// of a score is evaluate/TASK/budget BUDGET/MEASURE, with " mode a" or " mode b" after the budget for rank methods.
+/// Tags of scores of the exported adapter begin with exported/PROGRAM/ instead of evaluate/, where PROGRAM names the
+/// ServedBy. Scores of single clients are left out.
 class EventLog {
  public:
   /// Brings the file of a run folder up to date: adds records that it does not have. If the file is damaged, or has

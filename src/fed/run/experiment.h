@@ -12,7 +12,7 @@ struct Experiment {
   Server server;
   LocalFabric fabric;
 
-  /// Replaces the config of server and clients. What was made from the old one stays: model, method and profiles.
+  /// Replaces the config of server and clients. Model, method and profiles, which were made from the old config, stay.
   void use(const RunConfig& config) { server.config = fabric.context.config = config; }
 };
 

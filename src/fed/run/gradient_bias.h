@@ -1,8 +1,8 @@
-/// \file  Measures the bias of gradients with fewer experts per token in a run (train/gradient_bias.h). The state is
-/// that of the last committed round, the rows are test rows, and K is that of a budget in `evaluate.budgets`; K_max is
-/// that of budget 1. Two gradients are measured: of the loss over all rows, as the expectation in the paper's
-/// Theorem 4.1, and of single batches of `train.batch_size` rows, which is what an optimiser step computes. Experts
-/// without a token in a batch are those that a pseudo-gradient of ub-smoe can reach.
+/// \file  Measures the bias of gradients with fewer experts per token in a run (train/gradient_bias.h), on the last
+/// committed state and on test rows. K belongs to a budget in `evaluate.budgets`, and K_max to budget 1. Two gradients
+/// are measured: of the loss over all rows, as the expectation in the paper's Theorem 4.1, and of single batches of
+/// `train.batch_size` rows, as an optimiser step computes it. The experts without a token in a batch are the experts
+/// that a pseudo-gradient of ub-smoe can reach.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace evenkeel::fed {
 
-/// Selects the rows that one gradient is of.
+/// Selects the rows of one gradient.
 enum class GradientOf {
   kAllRows,  ///< all rows together
   kBatch,    ///< one batch; sums of the measures are over all batches
@@ -29,12 +29,12 @@ struct GradientBias {
   std::string layer{};
   int64_t top_k = 0;
   train::BiasMeasures value{};
-  /// The same without one block of batches, for each block. Blocks are of equal size up to one batch. Empty if there is
-  /// only one batch.
+  /// `value` without one block of batches, for each block. The sizes of blocks differ by at most one batch. Empty if
+  /// there is only one batch.
   std::vector<train::BiasMeasures> left_out{};
 };
 
-/// The largest number of blocks of rows.
+/// The largest number of blocks of batches.
 inline constexpr int64_t kRowBlocks = 20;
 
 /// Computes the bias by kind of gradient, layer ("all" last) and K, ascending.

@@ -11,12 +11,12 @@
 
 namespace evenkeel::fed {
 
-/// What to open, and where it is computed.
+/// The run to open, and the rows and the device to measure with.
 struct MeasuredRunOptions {
   std::filesystem::path folder{};
-  int64_t limit = 0;     ///< number of test rows of each evaluation task
-  std::string data{};    ///< folder of the tasks' files; empty: the run's
-  std::string device{};  ///< value of the option --device; empty: the run's
+  int64_t limit = 0;     ///< number of test rows of each evaluation task; 0: all
+  std::string data{};    ///< folder of the tasks' files; empty: the run's folder
+  std::string device{};  ///< value of the option --device; empty: the run's device
   std::string base{};    ///< folder of a base model that was moved; empty: it was not
 };
 
@@ -27,7 +27,8 @@ struct MeasuredRun {
   std::vector<data::Example> rows;  ///< test rows of all evaluation tasks, tokenised as training rows
 };
 
-/// Does not write into the folder. \throws as config_with_base(); kConfig, kData, kCheckpoint as make_experiment()
+/// Opens a run. Does not write into its folder. \throws as config_with_base(); kConfig, kData, kCheckpoint as
+/// make_experiment()
 MeasuredRun open_measured_run(const MeasuredRunOptions& options);
 
 /// Returns the adapters and router options of an evaluation client of `budget`.

@@ -19,7 +19,7 @@ models::MemoryPlan memory_plan(const Experiment& experiment);
 /// that the server has.
 models::MemoryPlan server_memory_plan(const Experiment& experiment);
 
-/// Returns the bytes of what a round merges into the base of every client; 0 for methods that leave it unchanged.
+/// Returns the bytes that a round merges into the base of every client; 0 for methods that leave the base unchanged.
 int64_t merged_bytes_of_round(const Experiment& experiment);
 
 /// Returns the bytes of A and B of all sites at a rank, in float32.
@@ -30,8 +30,8 @@ int64_t sum_of_largest(std::vector<int64_t> values, int64_t count);
 /// Estimates memory on the GPU that holds the base: the base, the shared state, and a client in its step or an
 /// evaluation. The result is an upper bound, with activations in float32.
 models::MemoryPlan device_memory_plan(const Experiment& experiment);
-/// Checks that the GPU has enough memory for device_memory_plan(), and for that of all ranks of the run that share it.
-/// Does nothing for the processor.
+/// Checks that the GPU has enough memory for the device_memory_plan() of every rank of the run that shares the GPU.
+/// Does nothing for the CPU.
 /// \throws kConfig naming the largest part
 void require_device_memory(const Experiment& experiment, c10::Device device);
 

@@ -24,7 +24,7 @@ void abandon_folder(const std::filesystem::path& folder, FolderLock lock);
 
 /// Returns true if the folder holds a run.
 bool holds_run(const std::filesystem::path& folder);
-/// Returns true if the folder does not exist, is empty but for rows/, or holds only what an interrupted
+/// Returns true if the folder does not exist, is empty but for rows/, or holds only files that an interrupted
 /// RunFolder::create() or a server that waited for its clients left.
 bool nothing_began(const std::filesystem::path& folder);
 /// Returns true if no run began in the folder yet, but a server waited there for the clients of one: federation/ has

@@ -1,5 +1,5 @@
-/// \file  Writes and reads partition.json of a run folder (fed/run/run_folder.h): the row indices of every client, if
-/// the run divides rows among clients.
+/// \file  Writes and reads partition.json of a run folder (fed/run/run_folder.h): the training files, and the rows of
+/// every client in them.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace evenkeel::fed {
 void write_partition(const std::filesystem::path& folder, const Shards& shards);
 /// Compares partition.json with the shards. \throws kCheckpoint when they do not match
 void check_partition(const std::filesystem::path& folder, const Shards& shards);
-/// Returns the files that were divided, where they are now. Empty if there is no partition.json, or rows are generated.
+/// Returns the training files, where they are now. Empty if there is no partition.json, or rows are generated.
 std::vector<std::string> files_in_partition(const std::filesystem::path& folder);
 
 }  // namespace evenkeel::fed

@@ -1,8 +1,8 @@
 /// \file  Measures the cosine between true gradients and pseudo-gradients (UB-SMoE's replacement for the gradients of
 /// idle experts). Source: the UB-SMoE paper, Table 8, which does not describe the measurement (docs/ambiguities.md,
-/// R45). The compared experts are those that no token of a batch reaches at the smallest client's K_c, but that the
-/// batch reaches with more experts per token. The pass with more experts gives their true gradient. Its cosine with the
-/// server's pseudo-gradient is computed over the tensors of the experts' adapters.
+/// R45). The compared experts are the experts that no token of the rows reaches with the K_c of the smallest budget,
+/// but that some token reaches with more experts per token. The pass with more experts gives their true gradient. Its
+/// cosine with the server's pseudo-gradient is computed over the tensors of the experts' adapters.
 #pragma once
 
 #include <array>

@@ -24,22 +24,22 @@ class ResumedChanges {
  public:
   /// \param config       the config of the run, without changes
   /// \param round        number of committed rounds that the run goes on from
-  /// \param score_bytes  end of the lines of evaluations.jsonl up to that round
+  /// \param score_bytes  length in bytes of evaluations.jsonl up to that round
   ResumedChanges(const std::filesystem::path& folder, const RunConfig& config, int64_t round = 0,
                  int64_t score_bytes = 0)
       : folder_(folder), config_(config), round_(round), score_bytes_(score_bytes) {}
 
-  /// Takes the changes of a request, and compares the input files and the program with those of the manifest. It
-  /// changes no file. Settings with which the run began need not be repeated.
+  /// Takes the changes of a request, and compares the input files and the program with the manifest. It changes no
+  /// file. Settings with which the run began need not be repeated. A request may change:
   /// - train.rounds, if the settings contain it.
   /// - Other keys that differ (changes_of() in fed/store/run_request.h), if a resumed run may change them
   ///   (fed/store/changeable_keys.h).
   /// - The source of a method in Python (RunRequest::changed_method).
   /// - The list of node keys that may join (RunRequest::allowed).
   /// - The folder that the base model was moved to (RunRequest::base).
-  /// - Test files from which no score was computed.
-  /// \param as_run  as changes_of() has it
-  /// \throws kConfig naming the keys that must not change, with both values, as check_extension() and as
+  /// - The content of test files from which no score was computed.
+  /// \param as_run  see changes_of()
+  /// \throws kConfig naming the keys that must not change, with both values; as check_extension() and
   /// has_changed_method(); kIo, kData naming a file that is missing or must not have changed
   void take(const RunRequest& request, const SettledChange& as_run = {});
   /// Returns what take() has changed.

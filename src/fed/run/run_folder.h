@@ -1,10 +1,10 @@
-/// \file  Manages the folder of a run. Writes are atomic: readers always see the last committed round. All files
-/// written here are sealed (base/plain/sealed.h). One process writes at a time (base/system/folder_lock.h); any number
-/// may read.
+/// \file  Manages the folder of a run. Writes are atomic: readers always see the last committed round. JSON files and
+/// lines are sealed (base/plain/sealed.h). One process writes at a time (base/system/folder_lock.h); any number of
+/// processes may read.
 ///
 ///   config.toml           the settled config; equal to "config" in manifest.json
 ///   manifest.json         fed/store/manifest.h; a folder with this file holds a run
-///   partition.json        row indices of every client, if the run divides rows among clients
+///   partition.json        fed/run/partition_file.h; missing if clients keep their rows to themselves
 ///   rows/                 rows that the Python package wrote for the run (python/evenkeel_moe/_row_files.py)
 ///   chat_template.jinja   copy of the file that data.chat_template named, if any
 ///   checkpoint/           fed/store/run_checkpoint.h
@@ -18,7 +18,7 @@
 ///   best.json, best/      fed/run/best_round.h
 ///   tensorboard/          fed/run/event_log.h
 ///   federation/           flower/federation/serve.h
-///   privacy/              key and account of privacy (privacy/ledger.h); recorded releases stay when a run is resumed
+///   privacy/              noise key and privacy account (privacy/ledger.h); releases stay when a run is resumed
 ///   cluster.jsonl         the clients of each rank of a cluster, one line per round
 ///   adapter/              the global adapter in PEFT's layout; written again from the checkpoint when a run is resumed
 #pragma once
@@ -78,7 +78,7 @@ class RunFolder {
   const Checkpoint& checkpoint() const { return checkpoint_; }
   /// Returns the config of the run, with changes() that were taken.
   const RunConfig& config() const { return changes_.config(); }
-  /// Moves the opened round's snapshot out, or returns nothing if no round is committed.
+  /// Moves the opened round's snapshot out, or returns nullopt if no round is committed.
   std::optional<Snapshot> take_snapshot();
 
   /// Commits a round: writes the snapshot, the marker, and the line of rounds.jsonl. A background thread removes old
@@ -87,13 +87,13 @@ class RunFolder {
   void commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const;
   /// Ends the run after its last round: waits for the background thread and removes the last journal.
   void finish(int64_t last_round) const;
-  /// Copies log lines to log.txt for as long as this object exists, beginning with those that `held` has collected.
+  /// Copies log lines to log.txt for as long as this object exists, beginning with the lines that `held` has collected.
   void keep_log(std::unique_ptr<log::File> held = std::make_unique<log::File>());
   /// Writes a line to log.txt only.
   void note(log::Level level, std::string_view line) const;
 
   /// Writes adapter/. Call it when a run is resumed, because the run may have been stopped between commit and adapter.
-  /// \param part  the folder to write it into, in the run folder
+  /// \param part  name of the folder to write, inside the run folder
   void save_adapter(const methods::ServerState& state, const Server& server,
                     std::string_view part = run_file("adapter")) const;
   /// Appends a line to evaluations.jsonl.
@@ -105,7 +105,7 @@ class RunFolder {
   void add_items(const ItemRecord& items) const;
   /// Appends a line to missing_scores.jsonl.
   void add_missing(const MissingScore& score) const;
-  /// Returns the journal of answers of the evaluation under way, with those of earlier processes.
+  /// Returns the journal of answers of the evaluation under way, with the answers of earlier processes.
   const std::shared_ptr<scoring::AnswerJournal>& answers() const;
   /// Returns all lines of evaluations.jsonl. \throws kCheckpoint when one is damaged
   std::vector<SealedLine> evaluations() const;
@@ -131,8 +131,8 @@ class RunFolder {
   std::unique_ptr<Background> background_;  // declared last, so that it ends before the lock is released
 };
 
-/// Returns the existing files that kRunFiles names (fed/store/run_files.h), those in folders that it names, and the
-/// manifest's input files. Empty if there is no such folder.
+/// Returns the existing files that kRunFiles names (fed/store/run_files.h), the files in folders that it names, and the
+/// manifest's input files. Empty if `folder` does not exist.
 std::vector<std::filesystem::path> files_of_run(const std::filesystem::path& folder);
 
 }  // namespace evenkeel::fed

@@ -14,7 +14,7 @@ namespace evenkeel::fed {
 
 /// Bytes that a run writes into its folder.
 struct DiskNeeds {
-  int64_t kept = 0;     ///< the adapter and two rounds; with evaluate.keep_best those of the best round too
+  int64_t kept = 0;     ///< the adapter and two rounds; with evaluate.keep_best also the best adapter and two states
   int64_t passing = 0;  ///< in addition, while it runs: the uploads of two rounds and a file that is being written
 };
 /// Estimates the disk space from the factors only. The larger state of some methods, records and the page are not
@@ -48,15 +48,15 @@ struct RunForecast {
 /// and a few rows of every task at every point. \throws as make_experiment()
 RunForecast foresee_run(const RunConfig& config);
 
-/// Returns the seconds in which a server whose clients are nodes scores `scored_rows` rows itself, with the start.
-/// Measures a few rows of every task at every point. Returns nothing for a method whose first state needs the clients'
+/// Returns the seconds that a server whose clients are nodes takes to start and to score `scored_rows` rows itself.
+/// Measures a few rows of every task at every point. Returns nullopt for a method whose first state needs the clients'
 /// rows. \throws as make_experiment()
 std::optional<double> measured_scoring_seconds(const RunConfig& config, double scored_rows);
 
-/// Returns the value at K experts per token, or that of the next larger K, or the last. REQUIRES a value.
+/// Returns the value at `top_k`, or else at the next larger key, or else at the largest key. REQUIRES a value.
 double at_top_k(const std::map<int64_t, double>& values, int64_t top_k);
 
-/// Returns the wall time of a run in seconds, in a process of its own.
+/// Returns the wall time of a run in seconds, including the start and the end of a process.
 double foreseen_seconds(const RunWork& work, const RunSpeeds& speeds);
 
 }  // namespace evenkeel::fed

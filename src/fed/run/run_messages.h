@@ -16,9 +16,9 @@ namespace evenkeel::fed {
 /// \param privacy  null unless the run protects its clients
 void report_beginning(const Server& server, const std::filesystem::path& folder, const ClientPrivacy* privacy,
                       int64_t rounds_done);
-/// Logs which clients do not take part in the round after `rounds` and in later ones.
+/// Logs the clients whose last round is `rounds`: from the next round on they are left out.
 void log_left_out(const Server& server, int64_t rounds);
-/// Logs a committed round and what its privacy cost, and writes the event "round". \param rounds  of the whole run
+/// Logs a committed round and its privacy cost, and writes the event "round". \param rounds  number of all rounds
 void report_round(const RoundRecord& record, int64_t rounds);
 
 }  // namespace evenkeel::fed

@@ -37,7 +37,7 @@ std::vector<EvaluationPoint> client_points(const Server& server, int64_t rounds)
 /// Returns the tasks of server.tasks with rows that belong to clients.
 std::vector<std::string> client_tasks(const Server& server);
 
-/// Reads all test rows of the run, with those of clients, and checks everything that does not need the weights.
+/// Reads all test rows of the run, including the clients' own, and checks everything that does not need the weights.
 /// \throws kIo, kData naming file or task, and row, of the first row that cannot be scored
 void check_evaluation(const Experiment& e);
 
@@ -53,7 +53,7 @@ struct ScoreRequest {
 };
 
 /// Scores one task at one point, with the fabric's evaluation client, on the rows of `[evaluate]` and `[data]`.
-/// \return nothing if every client that was to score is lost
+/// \return nullopt if every client that was to score is lost
 std::optional<Scored> score(const Server& server, Fabric& fabric, const methods::ServerState& state,
                             const EvaluationPoint& point, const ScoreRequest& request);
 
@@ -75,14 +75,14 @@ struct EvaluationHooks {
   bool predictions = false;
 };
 
-/// Scores all tasks at each of evaluation_points(), point by point, then those of client_tasks() at each of
-/// client_points(). On the rows of all clients, clients of equal budget and rank share one score.
+/// Scores all tasks at each of evaluation_points(), point by point, then the client_tasks() at each of client_points().
+/// On the rows of all clients, clients of equal budget and rank share one score.
 /// \return the scores, without missing ones
 std::vector<scoring::TaskScore> evaluate_state(const Server& server, Fabric& fabric, const methods::ServerState& state,
                                                const EvaluationHooks& hooks = {});
 
-/// Checks the state of a committed round and sends its shared state to the fabric's clients. Before the first round it
-/// makes the initial state.
+/// Checks the state of a committed round and sends its shared state to the fabric's clients. If no round is committed,
+/// it makes the initial state.
 methods::ServerState state_at(Experiment& experiment, CommittedRound committed);
 
 /// Values of a run's `[evaluate]` that `evenkeel evaluate --run` can change.
@@ -95,9 +95,10 @@ struct RunEvaluation {
   bool best = false;                ///< true: score the best round (fed/run/best_round.h), false: the last one
   bool predictions = true;          ///< true: on_score receives predictions
   std::function<void(ExperimentConfig&)> adjust;  ///< changes other values, e.g. decoding or data paths; may be empty
-  /// Receives the number of rows that each task leaves out because they cannot be asked, and which. May be empty.
+  /// Receives, for each task, the number of rows that are left out because they cannot be asked, and a note that gives
+  /// the reason of the first (PreparedTask::note()). May be empty.
   std::function<void(int64_t count, const std::string& note)> on_left_out{};
-  /// Receives the files that the evaluation reads and those of the run's folder, before the weights are loaded. It may
+  /// Receives the files that the evaluation reads and the run folder's files, before the weights are loaded. It may
   /// throw. May be empty.
   std::function<void(std::vector<std::filesystem::path> files)> on_inputs{};
 };

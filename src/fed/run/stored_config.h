@@ -20,8 +20,8 @@ inline constexpr std::string_view kChatTemplate = run_file("chat_template.jinja"
 /// differ when config.toml was edited
 RunConfig run_config(const std::filesystem::path& folder);
 
-/// Reads the config of a run, to load its base model. Checks that the base and its tokenizer are those that the run was
-/// made with (check_base() in fed/store/manifest.h).
+/// Reads the config of a run, to load its base model. Checks that the base and its tokenizer have not changed since the
+/// run was made (check_base() in fed/store/manifest.h).
 /// \param base  folder that holds the base model now; empty: where it was when the run began
 /// \throws as run_config(); kIo, kData naming the file of the base that is missing, has changed or was added
 RunConfig config_with_base(const std::filesystem::path& folder, const std::string& base = {});

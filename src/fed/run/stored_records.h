@@ -14,8 +14,7 @@ namespace evenkeel::fed {
 SealedLines read_rounds(const std::filesystem::path& folder);
 /// Reads the lines of evaluations.jsonl up to the first that is damaged.
 SealedLines read_evaluations(const std::filesystem::path& folder);
-/// Reads items/round-N.jsonl. Returns nothing if the run does not record items. \throws kCheckpoint when a line is
-/// damaged
+/// Reads items/round-N.jsonl. Empty if the run does not record items. \throws kCheckpoint when a line is damaged
 std::vector<ItemRecord> read_items(const std::filesystem::path& folder, int64_t round);
 
 /// Returns the path of items/round-N.jsonl.

@@ -22,7 +22,7 @@ struct Run {
 /// Callbacks while a run is built, before its folder is written. Each may be empty. They may throw to stop.
 struct RunHooks {
   /// Receives the settled config before anything large is built.
-  /// \param begun  the request that began the run. Its settings are those of a resumed run; empty for a new one
+  /// \param begun  the request that began the run; without settings for a new run
   std::function<void(const RunConfig& config, const BegunRequest& begun)> on_config{};
   /// Receives the server and clients, with loaded weights.
   std::function<void(const Experiment& experiment)> on_experiment{};
@@ -37,7 +37,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 ///
 /// A request may change three things. `train.rounds=N` sets the number of rounds (fed/store/run_changes.h). The keys of
 /// fed/store/changeable_keys.h get new values, which hold from the next round on. Settings of kArithmeticKeys
-/// (fed/config/arithmetic.h) hold for this process only; model.compute_dtype = "auto" is then measured now. The run
+/// (fed/config/arithmetic.h) hold for this process only; model.compute_dtype = "auto" is then measured again. The run
 /// goes on with the paths and revisions that it was settled with; request.base names a base model that was moved.
 /// \param from_round  continue from this round instead of the last committed one
 /// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or is damaged, or when an input file

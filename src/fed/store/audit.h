@@ -21,24 +21,24 @@ namespace evenkeel::fed {
 
 inline constexpr std::string_view kAuditFile = "audit.jsonl";
 
-/// What happened.
+/// What an event reports.
 enum class AuditKind {
   kStart,     ///< a process of the server or the node has begun
   kResume,    ///< a server continues a run that had begun
   kStop,      ///< the process ends; the outcome says why. Missing after a kill
   kOffer,     ///< the server offers the run to a node
   kJoin,      ///< a node has become a client; on a node: it has agreed to the run
-  kAgain,     ///< a client's node came back with what was agreed on, after one of both was started again
+  kAgain,     ///< a client's node came back with what was agreed on, after server or node was restarted
   kRefused,   ///< a node does not join, or a node refuses what the server asks; the outcome has the reason
   kTask,      ///< a task was sent to a node; on a node: received from the server
-  kReply,     ///< a reply was accepted; on a node: it was sent
+  kReply,     ///< a reply was accepted; on a node: was sent
   kLost,      ///< a task ended without a usable reply; the outcome has the reason
-  kOutcome,   ///< on a node: what the server said about the reply before
+  kOutcome,   ///< on a node: whether the server took the node's previous reply
   kRound,     ///< a round was committed
   kAdapter,   ///< a node has the final adapter, or has not taken it
   kAdmitted,  ///< a key may join from now on
   kRevoked,   ///< a key may no longer join
-  kChanged,   ///< a key of the config has another value than before; the outcome has both
+  kChanged,   ///< the value of a config key has changed; the outcome has the old and the new value
   kBound,     ///< a bound was hit, for example of the norm of an update; the outcome says what was done
   kMasked,    ///< a masked round: attempt, members and threshold, and what became of it
   kOver,      ///< the run is over for this node
@@ -67,18 +67,18 @@ constexpr auto names(AuditWork) {
 struct AuditEvent {
   AuditKind kind = AuditKind::kStart;
   std::string key{};   ///< fingerprint of the key of the other side, or of the key that the event is about
-  std::string name{};  ///< name of its owner
+  std::string name{};  ///< name of the key's owner
   std::string run{};   ///< name of the run (Offer::run); on a server at the start of its process only
   std::optional<int64_t> client{};
-  std::optional<int64_t> round{};  ///< of training: 1 is the first; of a score: the number of rounds done
+  std::optional<int64_t> round{};  ///< of training: the round, 1 = the first; of a score: the number of rounds done
   AuditWork work = AuditWork::kNone;
   std::optional<int64_t> bytes_down{}, bytes_up{};  ///< bytes to the client and from it, headers and payloads
   std::string digest{};              ///< SHA-256 of the content: a payload, an offer or a config. Empty for scores
-  std::string outcome{};             ///< in words; for kLost, kRefused and kBound the reason
+  std::string outcome{};             ///< a text; for kLost, kRefused and kBound the reason
   std::optional<double> seconds{};   ///< from sending the task to the result
-  std::optional<double> client_s{};  ///< of `seconds`, the node's own time
+  std::optional<double> client_s{};  ///< part of `seconds` between the node's receipt of the task and its reply
   std::optional<double> moved{};     ///< distance that the client's adapter moved (fed/round/payload_check.h)
-  std::string peer{};                ///< head of the other side's audit log, as it was told with the message
+  std::string peer{};                ///< head of the other side's audit log, as its message reports it
 
   void visit(auto& field) {  // base/format/record.h
     field("kind", kind);
@@ -107,14 +107,14 @@ struct AuditEvent {
 /// Appends events to a file. Threads: one.
 class AuditLog {
  public:
-  /// Reads the head of a log that exists; writes nothing. \param file  its folder is made with the first event. Empty:
-  /// nothing is ever written
+  /// Reads the head of an existing log; writes nothing.
+  /// \param file  the log. The first event creates its folder. Empty: no event is ever written
   explicit AuditLog(std::filesystem::path file = {});
 
   /// Appends an event with the current time. Texts are escaped and shortened to one line. Tasks, and replies with
-  /// scores, are not flushed to disk by themselves: they are flushed with the next other event. \throws kIo
+  /// scores, are flushed to disk only with the next event of another kind. \throws kIo
   void add(const AuditEvent& event);
-  /// Returns the digest of the last line of this process; empty if there is no line.
+  /// Returns the digest of the log's last line, also of an earlier process; empty if there is no line.
   const std::string& head() const { return head_; }
 
  private:
@@ -126,12 +126,12 @@ class AuditLog {
 struct AuditLine {
   std::string time;  ///< UTC, with milliseconds
   AuditEvent event;
-  std::string digest;  ///< of the line
-  std::string place;   ///< file and line, for messages
+  std::string digest;  ///< SHA-256 of the line
+  std::string place;   ///< file and line number, for messages
 };
 
 /// Reads a log and checks its chain. \param on_line  receives each line before the first bad one; may be empty
-/// \return what was found; no lines if there is no file
+/// \return the result of the check; of 0 lines if there is no file
 ChainCheck read_audit(const std::filesystem::path& file, const std::function<void(const AuditLine&)>& on_line = {});
 
 }  // namespace evenkeel::fed

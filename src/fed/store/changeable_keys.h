@@ -1,5 +1,5 @@
-/// \file  Lists the keys of a config that a resumed run may change, because they hold from the next round on and leave
-/// what is recorded true: bounds, deadlines, the quorum, and what is evaluated when.
+/// \file  Lists the keys of a config that a resumed run may change: bounds, deadlines, the quorum, and what is
+/// evaluated when. A change affects only later rounds, so all records stay true.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace evenkeel::fed {
 
-/// The reason for keys that no run may change.
+/// The reason that why_not_changeable() returns for a key that no run may change.
 inline constexpr std::string_view kKept = "a resumed run keeps it";
 
 /// Returns why a resumed run must not change the value of a key; empty if it may.
@@ -21,7 +21,7 @@ inline constexpr std::string_view kKept = "a resumed run keeps it";
 /// \param scores  number of scores that the run has recorded
 std::string why_not_changeable(std::string_view key, const RunConfig& run, size_t scores);
 
-/// Copies the values of changeable keys. Other keys are passed over.
+/// Copies the values of the changeable keys among `keys`; ignores the others.
 void take_values(std::span<const ChangedKey> keys, const ExperimentConfig& from, ExperimentConfig& to);
 
 /// Returns the keys that some run may change, for tests.

@@ -12,19 +12,19 @@
 
 namespace evenkeel::fed {
 
-/// A file that appears whole or not at all, with the hash of its bytes. They are gathered to pieces of kTreePiece bytes
-/// (base/format/fingerprint.h). When there is a piece for each thread, the threads hash and write them. File and hash
-/// do not depend on the number of threads. The object may be used by one thread at a time.
+/// A file that appears whole or not at all, with the hash of its bytes. The bytes are gathered into pieces of
+/// kTreePiece bytes (base/format/fingerprint.h). When there is a piece for each thread, the threads hash and write the
+/// pieces. File and hash do not depend on the number of threads. The object may be used by one thread at a time.
 /// Example:  HashedFile out(path, bytes);  out.write(header);  out.write(body);  const FileSeal seal = out.place();
 class HashedFile {
  public:
-  /// \param expected  about how many bytes will be written; the file may have more or fewer. They bound the memory,
-  /// which is kTreePiece bytes for each thread, of up to kMostPieces threads
+  /// \param expected  about how many bytes will be written; the file may have more or fewer. The buffer has kTreePiece
+  /// bytes per thread, for at most kMostPieces threads, and no more pieces than `expected` bytes need
   /// \throws kIo as AtomicFile
   HashedFile(std::filesystem::path path, int64_t expected);
   /// Appends bytes. \throws kIo naming the file, e.g. when the disk is full
   void write(std::string_view bytes);
-  /// Renames the file into place, as AtomicFile::place(). The object must not be used afterwards.
+  /// Renames the file into place, as AtomicFile::place(). \return its seal. The object must not be used afterwards.
   FileSeal place();
 
  private:

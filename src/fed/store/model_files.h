@@ -1,5 +1,5 @@
-/// \file  Says which files of a model's folder count: those that this program or transformers reads, so that another
-/// content gives other tokens, weights or texts.
+/// \file  Says which files of a model's folder count. These are the files that this program or transformers reads:
+/// their content determines tokens, weights or texts.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@ namespace evenkeel::fed {
 
 /// Lists the files of a model's folder that count, in name order: config.json and generation_config.json, the weights
 /// that are loaded (model.safetensors, or model.safetensors.index.json and the files that it names), the files of the
-/// tokenizer and of chat templates, and the config of an adapter. Files that are not there are left out. \throws kIo
-/// when there is no such folder
+/// tokenizer and of chat templates, and the config of an adapter. Only existing files are listed. \throws kIo when
+/// there is no such folder
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);
 
 /// Returns the name of a file of model_files(folder) in its folder, as "tokenizer.json".

@@ -1,5 +1,5 @@
 /// \file  Finds the files in rows/ of a run folder (fed/run/run_folder.h) after the folder was moved. Config, manifest
-/// and partition name them where they were when the run began; their names have the hash of their content.
+/// and partition hold their paths at the beginning of the run. A file's name contains the hash of its content.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,15 @@
 
 namespace evenkeel::fed {
 
-/// Returns where an input file of a run is now: the file of this name in rows/ of `folder`, or of the folder of the
-/// study that the run is in, if the recorded path was in a folder rows/ and is not there any more. Otherwise returns
-/// the path as it is.
+/// Returns where an input file of a run is now. If `path` is in a folder rows/ and no longer exists, this is the file
+/// of this name in rows/ of `folder`, or else in rows/ of the study's folder two levels above. Returns `path` itself in
+/// all other cases.
 std::string place_now(const std::filesystem::path& folder, const std::string& path);
 
-/// Replaces the paths of these files in a run's config by place_now().
+/// Replaces every path in a run's config by place_now().
 void find_moved_rows(ExperimentConfig& config, const std::filesystem::path& folder);
 
-/// Returns the partition with the paths of its `files` and `client_files` as they are now.
+/// Returns the partition with place_now() applied to the paths in `files` and `client_files`.
 Json partition_now(const std::filesystem::path& folder, Json partition);
 
 }  // namespace evenkeel::fed

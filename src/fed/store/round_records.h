@@ -1,7 +1,7 @@
 /// \file  Defines the lines of rounds.jsonl, evaluations.jsonl, missing_scores.jsonl and items/round-N.jsonl. The keys
 /// of a line are the names in visit(), in that order (base/format/record.h). Most values are measured. Budgets, ranks,
-/// weights, gate_norm and lr are the config's, and times under "simulated" are computed (fed/round/virtual_clock.h).
-/// Values under "seconds" differ from run to run; all others are reproducible.
+/// weights, gate_norm and lr follow from the config, and times under "simulated" are computed
+/// (fed/round/virtual_clock.h). Values under "seconds" differ from run to run; all others are reproducible.
 #pragma once
 
 #include <map>
@@ -26,9 +26,9 @@ struct RoundMeasures {
   /// Mean loss per target token, natural log; absent if no client tells its loss (train/private_steps.h).
   std::optional<double> loss;
   std::optional<double> first_loss, last_loss;  ///< loss of the first and last step; of a round, mean over clients
-  int64_t bytes_up = 0, bytes_down = 0;         ///< all bytes sent, including tasks of lost clients
-  Traffic bytes_up_parts, bytes_down_parts;  ///< bytes by content, named in lora/payload.h and fed/exchange/message.h
-  double experts_per_token = 0;              ///< mean over MoE layers; 0 on a dense model
+  int64_t bytes_up = 0, bytes_down = 0;         ///< bytes sent; of a round, all traffic, with the tasks of lost clients
+  Traffic bytes_up_parts, bytes_down_parts;     ///< bytes by content, see lora/payload.h and fed/exchange/message.h
+  double experts_per_token = 0;                 ///< mean over MoE layers; 0 for a dense model
   double flops = 0;  ///< of training: forward and backward, adapters included, as models/cost.h counts them
   std::map<std::string, double> metrics;  ///< measured by the method's client half; of a round, means weighted by steps
 
@@ -75,17 +75,17 @@ struct SimulatedClient {
 struct ClientOfRound : RoundMeasures {
   int64_t id = 0;
   std::optional<std::string> name;            ///< set if the config names the client
-  double budget = 1;                          ///< share of the full model's work, in (0, 1]
+  double budget = 1;                          ///< share of the experts per token that it can afford, in (0, 1]
   int64_t top_k = 0, rank = 0, examples = 0;  ///< experts per token, LoRA rank, number of training rows
-  double weight = 0;                          ///< weight in the aggregate, p_c; those of a round sum to 1
+  double weight = 0;                          ///< weight in the aggregate, p_c; the weights of a round sum to 1
   double seconds = 0;                         ///< wall time of the local training
-  /// True: the client's measures are hidden in the sum of its round, or its run protects its clients; tokens, losses,
-  /// metrics and FLOPs are not known.
+  /// True: tokens, losses, metrics and FLOPs of the client are not written, because secure aggregation hides its upload
+  /// or [privacy] protects whole clients.
   bool withheld = false;
-  bool of_unknown_size = false;                   ///< true: the numbers of its rows and steps are withheld too
+  bool of_unknown_size = false;                   ///< true: `examples` and `steps` are not written either
   std::optional<SimulatedClient> simulated;       ///< set if clients have machine profiles
-  std::optional<train::PrivateReport> privacy{};  ///< set if its training was private for single rows
-  /// Name of the client's node, set if the client has a name and took the next node that came (Placement::kArrival).
+  std::optional<train::PrivateReport> privacy{};  ///< set if DP-SGD protected single rows (train/private_steps.h)
+  /// Name of the client's node, set if the client has a name and its node was dealt by arrival (Placement::kArrival).
   std::optional<std::string> node;
 
   void visit(auto& field) {
@@ -110,13 +110,13 @@ struct ClientOfRound : RoundMeasures {
   }
 };
 
-/// How the uploads of a round were added up without being read ([secure_aggregation]).
+/// How secure aggregation summed the uploads of a round ([secure_aggregation]).
 struct SummedRoundRecord {
   SecureMode mode = SecureMode::kSums;
-  bool simulated = false;  ///< true: the keys of all masks follow from the seed, so that nothing is hidden
-  int64_t bits = 32;
-  int64_t clients = 0, values = 0;  ///< summands; values of each
-  int64_t beyond_range = 0;         ///< values that were cut to the range, of all clients
+  bool simulated = false;           ///< true: the keys of all masks follow from the seed, so nothing is hidden
+  int64_t bits = 32;                ///< width of the integers that are summed
+  int64_t clients = 0, values = 0;  ///< number of summed uploads; number of values in each
+  int64_t beyond_range = 0;         ///< number of values of all clients that were clipped to the range
 
   void visit(auto& field) {
     field("mode", mode);
@@ -128,31 +128,32 @@ struct SummedRoundRecord {
   }
 };
 
-/// How a round protected its clients ([privacy] unit = "client"). All of it follows from the noisy sum, the config and
-/// the account.
+/// How a round protected its clients ([privacy] unit = "client"). All values follow from the noisy sum, the config and
+/// the privacy account.
 struct ClientPrivacyRecord {
   PrivacyUnit unit = PrivacyUnit::kClient;
   std::string relation{};  ///< neighbouring sets of clients: a client's change is zero, or a client is absent
   PrivacySampling sampling = PrivacySampling::kAll;
-  double probability = 1;  ///< q that the account counts on; 1: none
-  double noise = 0, clip = 0;
-  double divisor = 0;  ///< what the noisy sum was divided by
-  int64_t values = 0;  ///< of the sum
+  double probability = 1;      ///< sampling probability q that the account assumes; 1: no amplification by sampling
+  double noise = 0, clip = 0;  ///< noise multiplier; bound of the norm of one client's change
+  double divisor = 0;          ///< the noisy sum was divided by this
+  int64_t values = 0;          ///< number of values in the sum
   /// Largest epsilon of any client over all rounds so far, at `delta`, and the Renyi order that gives it.
   double epsilon = 0, order = 0, delta = 0;
-  /// The same epsilon by the loss distribution of the continuous Gaussian (privacy/loss_distribution.h), for
-  /// comparison; absent where it cannot be computed. No budget is checked with it.
+  /// The same epsilon from the privacy loss distribution of the continuous Gaussian (privacy/loss_distribution.h), for
+  /// comparison; nullopt if it cannot be computed or is infinite. No budget is checked with it.
   std::optional<double> epsilon_pld{};
-  std::optional<double> budget{};  ///< epsilon that no client exceeds
-  /// Norm of the summed changes divided by that of their noise, estimated from the noisy sum, and the largest possible
-  /// value of it.
+  std::optional<double> budget{};  ///< epsilon that no client exceeds; nullopt: no limit
+  /// Estimated norm of the summed changes divided by the norm of their noise, and the largest possible ratio.
   double signal = 0, signal_bound = 0;
-  std::optional<double> share_within{};       ///< noisy share of clients within `clip`; set if the bound adapts
-  bool simulated = false;                     ///< true: there is no guarantee (PrivacySection::is_simulated())
-  std::optional<int64_t> simulated_cohort{};  ///< number of clients whose noise was simulated
-  /// Set if the clients added the noise: the number of clients whose noise is that of `noise`.
+  std::optional<double> share_within{};  ///< noisy share of clients within `clip`; set if the bound adapts
+  /// True: there is no guarantee, because of PrivacySection::is_simulated() or because the noise that clients add was
+  /// drawn in this run, not by nodes.
+  bool simulated = false;
+  std::optional<int64_t> simulated_cohort{};  ///< privacy.noise_cohort, if it is set
+  /// Set if the clients added the noise: the number of honest clients whose noise alone reaches `noise`.
   std::optional<int64_t> honest{};
-  std::optional<std::string> ended_by{};  ///< set if the run ends with this round
+  std::optional<std::string> ended_by{};  ///< set if the run ends with this round: the reason
 
   void visit(auto& field) {
     field("unit", unit);
@@ -178,14 +179,14 @@ struct ClientPrivacyRecord {
   }
 };
 
-/// A client that took its task and whose reply is not part of the round.
+/// A client that received its task but whose reply is not part of the round.
 struct LostClient {
   int64_t id = 0;
   std::optional<std::string> name;
   std::string reason;
   int64_t bytes_down = 0;  ///< size of its task; counted under "tasks_of_lost" in the round's bytes_down_parts
-  std::optional<SimulatedClient> simulated;  ///< set if the reply was late
-  std::optional<double> moved{};             ///< norm of its update, if that was too large to be part of the round
+  std::optional<SimulatedClient> simulated;  ///< set if the reply was late in simulated time
+  std::optional<double> moved{};             ///< norm of its update; set if a bound of [clients] excluded the update
 
   void visit(auto& field) {
     field("id", id);
@@ -197,10 +198,10 @@ struct LostClient {
   }
 };
 
-/// Times of a round in simulated time, in seconds from the beginning of the run.
+/// Times of a round in simulated time, in seconds.
 struct SimulatedRound {
-  double start = 0, end = 0;  ///< without the time of evaluations
-  double took = 0;            ///< length of the round; the server's part is `client_profiles.server_seconds`
+  double start = 0, end = 0;  ///< since the beginning of the run, without the time of evaluations
+  double took = 0;            ///< length of the round, including client_profiles.server_seconds
 
   void visit(auto& field) {
     field("start", start);
@@ -209,7 +210,8 @@ struct SimulatedRound {
   }
 };
 
-/// Use of the experts by the clients of a round, in the measures of nn/moe/utilization.h. Lists are per MoE layer.
+/// How the clients of a round used the experts, by the measures of nn/moe/utilization.h. Lists have one entry per MoE
+/// layer.
 struct ExpertUse {
   std::vector<std::string> layers;
   std::vector<std::vector<double>> utilization;  ///< [L][E]
@@ -241,13 +243,13 @@ struct Diagnostics {
 OrderedJson to_json(const Diagnostics& diagnostics);
 void from_json(const JsonView& view, Diagnostics& diagnostics);
 
-/// Wall time of a round by phase, in seconds.
+/// Wall time of a round by phase, in seconds. `train`, `steps` and `move` are sums over the clients.
 struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
-  double tokens_per_second = 0;  ///< training speed
+  double tokens_per_second = 0;  ///< all tokens of the round / `train`
   double round = 0;              ///< from first task to aggregate, in the server's process
-  double steps = 0;              ///< of `train`, the optimiser steps
-  std::optional<double> move;    ///< of `train`, copies to the device and back; absent on the CPU
+  double steps = 0;              ///< part of `train` in optimiser steps
+  std::optional<double> move;    ///< part of `train` in copies to the device and back; nullopt on the CPU
 
   void visit(auto& field) {
     field("broadcast", broadcast);
@@ -265,20 +267,21 @@ struct PhaseSeconds {
 struct RoundRecord : RoundMeasures {
   int64_t round = 0;  ///< 1 = the first
   std::string method;
-  nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< gating of the run's config
+  nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< method.gate_norm of the run's config
   /// True if the gate weights of the selected experts sum to 1, by gate_norm or by the checkpoint's norm_topk_prob.
   std::optional<bool> gates_sum_to_one;
   int64_t participants = 0;
-  bool withheld = false;             ///< true: measures of the clients' rows are not in records, nor their sums
-  std::optional<double> lr;          ///< learning rate; absent if it is the same in all rounds
-  std::optional<ExpertUse> experts;  ///< written as keys of the round itself; absent for a dense model
+  bool withheld = false;     ///< true: neither measures of the clients' rows nor sums of them are written
+  std::optional<double> lr;  ///< learning rate; nullopt if it is the same in all rounds
+  /// Written as keys of the round itself; nullopt for a dense model, or if a client's routing counts are withheld.
+  std::optional<ExpertUse> experts;
   Diagnostics diagnostics;
   std::vector<ClientOfRound> clients;  ///< in id order
   PhaseSeconds seconds;
-  std::optional<std::vector<LostClient>> lost;          ///< in id order; absent if no client was lost
+  std::optional<std::vector<LostClient>> lost;          ///< in id order; nullopt if no client was lost
   std::optional<SimulatedRound> simulated;              ///< set if clients have machine profiles
-  std::optional<SummedRoundRecord> secure_aggregation;  ///< set if the uploads were hidden
-  std::optional<ClientPrivacyRecord> privacy;           ///< set if the run protects its clients
+  std::optional<SummedRoundRecord> secure_aggregation;  ///< set if secure aggregation summed the uploads
+  std::optional<ClientPrivacyRecord> privacy;           ///< set if [privacy] protects whole clients
 
   void visit(auto& field) {
     field("round", round);
@@ -305,7 +308,7 @@ struct RoundRecord : RoundMeasures {
   }
 };
 
-/// A line of evaluations.jsonl.
+/// A line of evaluations.jsonl: one score.
 struct EvaluationRecord {
   int64_t round = 0;  ///< rounds done; 0: before the first
   std::string method;
@@ -344,13 +347,13 @@ struct ItemRecord {
   }
 };
 
-/// A line of missing_scores.jsonl: a client that returned no score of its rows.
+/// A line of missing_scores.jsonl: a score that a client did not return.
 struct MissingScore {
   int64_t round = 0;  ///< rounds done
   std::string task;
   double budget = 1;
   std::string rank_eval_mode{};
-  /// kOwn: the score on its own rows is missing; kAll: its part of the score on all rows.
+  /// kOwn: the score on the client's own rows is missing; kAll: the client's part of the score on all rows is missing.
   scoring::RowsOf rows = scoring::RowsOf::kAll;
   int64_t client = 0;
   std::optional<std::string> name{};  ///< set if the client has a name

@@ -1,7 +1,7 @@
 /// \file  Applies the changes that are allowed when a run is resumed: test files from which no score was computed yet,
-/// the number of rounds, the folder of a base model that was moved, the keys of fed/store/changeable_keys.h, and the
-/// list of keys of nodes that may join. Each change is recorded under "changes" in the run's manifest, with the number
-/// of rounds after which it holds.
+/// the number of rounds, the folder of a base model that was moved, the keys of fed/store/changeable_keys.h, the source
+/// of a method in Python, and the list of keys of nodes that may join. Each change is recorded under "changes" in the
+/// run's manifest, with the number of rounds after which it holds.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@ namespace evenkeel::fed {
 /// Keys of the config with new values.
 struct KeyChanges {
   std::vector<ChangedKey> keys{};       ///< new and earlier values
-  std::vector<std::string> settings{};  ///< those of `keys` that the command line gave, as --set takes them
-  std::string asked{};                  ///< the config that began the run with the new values, before it was settled
+  std::vector<std::string> settings{};  ///< the members of `keys` that the command line gave, as --set takes them
+  std::string asked{};                  ///< TOML of the config that began the run, unsettled, with the new values
 };
 
-/// The nodes' keys that may join, as the manifest's "allowed" has them: fingerprint and name.
+/// Keys of the nodes that may join, each as fingerprint and name, like "allowed" in the manifest.
 struct AdmissionChange {
-  std::vector<std::string> allowed{};           ///< all of them now
-  std::vector<std::string> added{}, removed{};  ///< compared with the list before
+  std::vector<std::string> allowed{};           ///< all keys that may join now, sorted
+  std::vector<std::string> added{}, removed{};  ///< compared with the manifest
 };
 
 /// The changes of one resumed run.
 struct RunChanges {
-  std::vector<std::filesystem::path> files{};  ///< files with other contents than in the manifest
+  std::vector<std::filesystem::path> files{};  ///< files whose contents differ from the manifest
   std::optional<int64_t> rounds{};             ///< the new train.rounds
   std::filesystem::path base{};                ///< folder that the base model was moved to; empty: it was not moved
   KeyChanges keys{};
   std::optional<AdmissionChange> admission{};
-  bool method = false;  ///< true: the source of a method in Python
+  bool method = false;  ///< true: the source of the run's method in Python has changed
   bool any() const { return !files.empty() || rounds || !base.empty() || !keys.keys.empty() || admission || method; }
 };
 
@@ -56,8 +56,8 @@ std::string why_fixed(const std::filesystem::path& file, const RunConfig& config
 /// above evaluate.every; when the learning-rate schedule depends on the number of rounds and a round is done
 void check_extension(const RunConfig& config, int64_t done, int64_t rounds);
 
-/// Compares the nodes' keys that may join now with those of a manifest.
-/// \return nothing if they are the same \throws kCheckpoint when the manifest is damaged
+/// Compares the nodes' keys that may join now with the manifest's list.
+/// \return nullopt if they are the same \throws kCheckpoint when the manifest is damaged
 std::optional<AdmissionChange> admission_change(const Json& manifest, const std::vector<std::string>& allowed);
 
 /// Makes the manifest of a run after `changes`.
@@ -67,7 +67,7 @@ OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& chan
                              int64_t done);
 
 /// Returns true if `text` is the config.toml from before the manifest's last change. A process that was killed between
-/// writing the manifest and config.toml leaves it behind.
+/// writing the manifest and config.toml leaves such a file behind.
 bool is_config_before_change(const Json& manifest, std::string_view text);
 
 }  // namespace evenkeel::fed

@@ -5,13 +5,13 @@
 /// Layout of `checkpoint/`:
 ///   commit.json        the marker: a copy of the commit.json of the last committed round; round 0 before the first
 ///   round-<t>/         the state after t rounds: state.safetensors (server), memory.safetensors (clients), and
-///                      commit.json, which holds the SHA-256 of both files and the round's line of rounds.jsonl
-///   round-<t-1>/       the round before, in case the last one is damaged
+///                      commit.json, which holds the seals of both files and the round's line of rounds.jsonl
+///   round-<t-1>/       the previous round, in case round t is damaged
 ///   uploads-<t+1>/     the journal (fed/store/journal.h) of the next round
 ///   uploads-<t>/       the journal of the last round, until the next journal has replaced its files
 ///
 /// Readers need no lock. Two rounds are kept, so the round that a marker names exists until two more rounds are
-/// committed. If the round no longer exists, Checkpoint::read() reads the marker again.
+/// committed. If that round no longer exists, Checkpoint::read() reads the marker again.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,9 @@ namespace evenkeel::fed {
 
 /// Everything that a run needs to continue with bit-identical results.
 struct Snapshot {
-  /// The server's state after the round.
-  methods::ServerState state;
+  methods::ServerState state;  ///< the server's state after the round
   ClientMemories memories{};
-  OtherTraffic opening{};  ///< traffic for the state before the first round; not saved
+  OtherTraffic opening{};  ///< traffic that made and sent the state before the first round; not saved
   double clock = 0;        ///< simulated seconds so far; not saved, read from the last round's record
 };
 
@@ -71,12 +70,12 @@ class Checkpoint {
   /// Reads the marker. \throws kCheckpoint when it is missing or damaged
   Commit last() const;
   /// Reads the last committed round.
-  /// \throws kCheckpoint, kNumeric naming the damaged file, and the newest undamaged round
+  /// \throws kCheckpoint, kIo, kNumeric naming the damaged file, and the newest undamaged round
   CommittedRound read() const;
   /// Reads a committed round that is still stored; 0 is the beginning.
-  /// \throws kCheckpoint naming the undamaged rounds when the round is damaged or not stored
+  /// \throws kCheckpoint naming the undamaged rounds when the round is not stored; as load_kept() when it is damaged
   CommittedRound read(int64_t round) const;
-  /// Reads a stored round. \throws kCheckpoint, kIo when it is damaged or missing
+  /// Reads a stored round, 1 or later. \throws kCheckpoint, kIo, kNumeric when it is damaged or missing
   CommittedRound load_kept(int64_t round) const;
   /// Returns `damage` with two additions to its text: the newest undamaged round for which `fits` returns true (0 if
   /// there is none), and the command that continues from it.
@@ -88,10 +87,10 @@ class Checkpoint {
   /// Removes what is not needed once `last_round` is committed: all rounds but the last two, journals of rounds before
   /// `first_journal`, and journals beyond the next round. May run while the next journal is written.
   void clear(int64_t last_round, int64_t first_journal) const;
-  /// Removes all rounds but those with these numbers, and temporary files of killed processes.
+  /// Removes all rounds whose numbers are not in `rounds`, and temporary files of killed processes.
   void keep_only(const std::vector<int64_t>& rounds) const;
-  /// Makes `commit` the last one. Removes temporary files of killed processes and everything that clear() removes, but
-  /// keeps the next journal.
+  /// Makes `commit` the last committed round. Removes temporary files of killed processes and everything that clear()
+  /// removes, but keeps the next journal.
   void settle(const Commit& commit) const;
 
   /// Returns the folder of the journal of round `round`, 1 = the first.
@@ -105,7 +104,7 @@ class Checkpoint {
   std::filesystem::path folder_;
 };
 
-/// Removes temporary files in `folder` that interrupted writes of `names` left.
+/// Removes temporary files in `folder` that interrupted writes of the files `names` left.
 void remove_parts(const std::filesystem::path& folder, const std::vector<std::string>& names);
 
 }  // namespace evenkeel::fed

@@ -21,8 +21,8 @@ void save_state(const std::filesystem::path& file, const methods::ServerState& s
 /// not finite
 methods::ServerState load_state(const std::filesystem::path& file, int64_t round);
 
-/// Encodes a state as the bytes of its file, [N] uint8, or decodes it.
-/// \param source  the source of the bytes, for error messages
+/// Encodes a state as the bytes of its file, [N] uint8, or decodes such bytes.
+/// \param source  names the origin of the bytes in error messages
 /// \throws as load_state()
 at::Tensor encode_state(const methods::ServerState& state);
 methods::ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& source);
@@ -31,12 +31,12 @@ methods::ServerState decode_state(const at::Tensor& bytes_N, int64_t round, cons
 void save_memories(const std::filesystem::path& file, const ClientMemories& memories);
 /// Reads the clients' memories as copies that clients may write to. \throws as load_state()
 ClientMemories load_memories(const std::filesystem::path& file);
-/// Encodes the memories as the bytes of their file, [N] uint8, or decodes them. \throws as load_state()
+/// Encodes the memories as the bytes of their file, [N] uint8, or decodes such bytes. \throws as load_state()
 at::Tensor encode_memories(const ClientMemories& memories);
 ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& source);
 
-/// Checks that `state` has factors or a change of the base for every site, and that they fit it.
-/// \throws kCheckpoint naming the site without factors, or the factors of the wrong shape
+/// Checks that `state` has LoRA factors or a change of the base weight for every site, and that their shapes fit the
+/// site. \throws kCheckpoint naming the site without factors, or the factors of the wrong shape
 void check_state(const methods::ServerState& state, const lora::Sites& sites, const std::string& source);
 
 }  // namespace evenkeel::fed

@@ -13,8 +13,8 @@
 namespace evenkeel::flower {
 
 /// Returns true if a key may differ between two offers of one run, because it changes neither what the client trains
-/// nor what its scores show. These are keys of the server's own work, such as deadlines, and those that say when and at
-/// which budgets the run is scored. train.rounds is none of them: it may grow only.
+/// nor what its scores show. These are keys of the server's own work, such as deadlines, and keys that say when and at
+/// which budgets the run is scored. train.rounds is not among them: it may only grow (changes_of()).
 /// \param key     a key of ExperimentConfig::values()
 /// \param client  the client that the node is
 bool may_change(std::string_view key, int64_t client);
@@ -37,12 +37,12 @@ struct AgreedTerms {
 };
 
 /// Returns the keys of an offer that may not change and their values, with train.rounds, the SHA-256 of the chat
-/// template's text, and that of the source of a method in Python.
+/// template's text, and the SHA-256 of the source of a method in Python.
 /// \throws kConfig when the offer's config cannot be read
 config::Values agreed_keys(const Offer& offer);
 
-/// Returns the SHA-256 over those keys of an offered config that no client may see changed, without train.rounds. It is
-/// the same for all clients of a run and for all its processes.
+/// Returns the SHA-256 over the keys of an offered config that may not change for any client, without train.rounds. It
+/// is the same for all clients of a run and for all its processes.
 /// \param config  Offer::config \throws kConfig when it cannot be read
 std::string digest_of_run(const std::string& config);
 

@@ -22,13 +22,13 @@ struct Offer {
   std::string base;    ///< model_digest() of the server's model; empty if the server has no weights
   std::string sites;   ///< sites_digest() of the server's sites
   /// The text of the chat template and named_tokens_digest(), if the run renders conversations. The template is the
-  /// model's own or that of data.chat_template. Both are empty if the run renders none.
+  /// model's own or data.chat_template. Both are empty if the run renders none.
   std::string chat_template{}, named_tokens{};
   /// The budget and the number of rows with which the client has joined this run; 0 if it has not joined yet.
   double budget = 0;
   int64_t examples = 0;
-  /// What the client's node had when it joined; empty if it has not joined yet. A node that joins a run under way has
-  /// `budget` and neither examples nor content.
+  /// What the client's node had when it joined; empty if it has not joined yet. An offer to join a run under way has
+  /// `budget`, but neither examples nor content.
   ContentDigests content{};
   /// The number of rounds that the server has committed. After a return to an earlier round it is less than before.
   int64_t round = 0;
@@ -113,8 +113,8 @@ fed::RunConfig with_budgets(const fed::RunConfig& config, const std::map<int64_t
 /// of any client's files.
 std::string offered_text(const fed::RunConfig& config);
 
-/// Returns a text for people that lists what a client sends in a round, and before the first one: kind, number of
-/// tensors, bytes. The operator of a node reads it before agreeing.
+/// Returns a text that lists what a client sends in a round, and before the first one: kind, number of tensors, bytes.
+/// The operator of a node reads it before agreeing.
 std::string upload_summary(const fed::Server& server, const methods::ClientProfile& client);
 
 }  // namespace evenkeel::flower

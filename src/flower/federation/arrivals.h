@@ -9,11 +9,11 @@
 namespace evenkeel::flower {
 
 /// Returns [bytes] uint8, mapped to an unlinked file whose blocks are all reserved.
-/// \param folder  made if absent \throws kIo when the disk has no place, or the file cannot be made or mapped
+/// \param folder  made if absent \throws kIo when the disk is full, or the file cannot be made or mapped
 /// Threads: any.
 at::Tensor mapped_buffer(const std::filesystem::path& folder, int64_t bytes);
 
-/// Removes payloads from the folder of arriving ones that a killed process has left. REQUIRES that no other process
+/// Removes the files of mapped_buffer() that a killed process has left in the folder. REQUIRES that no other process
 /// receives payloads in it.
 void remove_arrivals(const std::filesystem::path& folder);
 

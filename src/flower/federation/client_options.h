@@ -20,19 +20,19 @@ struct NodePrivacyOptions {
   int64_t lot = 0;                ///< expected rows per step; 0: rows per step of the run
   double noise = 0;               ///< noise multiplier; 0: the least that keeps all rounds of a run within the budget
 
-  /// Returns true if any of it was asked for.
+  /// Returns true if any option is set.
   bool is_on() const { return epsilon != 0 || delta != 0 || clip != 0 || lot != 0 || noise != 0; }
 };
 
 /// The owner's budget in runs that protect whole clients by their own noise (flower/federation/node_noise.h).
 struct ClientBudgetOptions {
-  double epsilon = 0, delta = 0;  ///< of all runs; 0: the budget of each run's config, of all runs
+  double epsilon = 0, delta = 0;  ///< for all runs together; 0: the run's config gives the budget for all runs
 
   /// Returns true if the owner asks for it: then runs without such noise are refused.
   bool is_on() const { return epsilon != 0 || delta != 0; }
 };
 
-/// Whom the node masks its uploads with ([secure_aggregation]).
+/// The nodes with which the node masks its uploads ([secure_aggregation]).
 struct MaskingOptions {
   static constexpr int64_t kFewest = 3;
   std::filesystem::path key{};  ///< the node's private key, which signs; empty: it takes part in no masked round
@@ -56,7 +56,8 @@ struct NodeClientOptions {
   std::string device{};              ///< as model.device, for this machine; empty: CPU
   std::filesystem::path folder{};    ///< folder for the client's state between rounds
   std::filesystem::path adapters{};  ///< folder for final adapters, one subfolder per run; empty: not stored
-  /// A config file: offers that train otherwise, or whose scores show other things, are refused.
+  /// A config file (require_agreed_config()): offers that train differently, or whose scores show other things, are
+  /// refused; empty: any offer may be accepted.
   std::filesystem::path agreed{};
   NodePrivacyOptions privacy{};
   MaskingOptions masking{};

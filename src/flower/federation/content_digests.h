@@ -30,10 +30,10 @@ struct ContentDigests {
 };
 
 /// Names the parts in which a node differs from what it joined with: "rows", "test rows", "base", "tokenizer". Empty if
-/// nothing differs, or if nothing is known of what it joined with. Test rows of another number are no such part: the
-/// scores of such a node are refused.
+/// nothing differs, or if `joined` has no digests. A different number of test rows is no such part: the scores of such
+/// a node are refused.
 std::vector<std::string> changed_parts(const ContentDigests& joined, const ContentDigests& now);
-/// Returns a sentence about changed parts for people. If all parts differ, the node may have lost its salt.
+/// Returns a sentence about changed parts, for messages. If all parts differ, the node may have lost its salt.
 std::string change_text(const std::vector<std::string>& parts);
 
 }  // namespace evenkeel::flower

@@ -23,7 +23,7 @@ namespace evenkeel::flower {
 struct FleetTerms {
   double deadline_s = 0;  ///< seconds per exchange, after which clients are lost if `quorum` have replied; 0: none
   int64_t quorum = 1;     ///< replies needed before the deadline has an effect
-  int64_t clients = 1;    ///< clients of the run; of a score that fewer give, an equal share of the quorum is needed
+  int64_t clients = 1;    ///< clients of the run; a score asked of fewer clients needs an equal share of the quorum
   /// Seconds to wait for an offline node: in exchanges without a deadline, and for scores.
   double patience_s = 300;
   int64_t most_examples = int64_t{1} << 40;  ///< largest number of training rows that a node may report
@@ -42,10 +42,10 @@ struct Place {
 struct Joining {
   /// Makes the offer for a client: the run's config and what the server will send (flower/federation/agreement.h).
   std::function<Offer(int64_t client)> offer;
-  /// Returns what a new node becomes: not one of the clients in `taken`.
+  /// Returns the client for a new node, other than the clients in `taken`.
   std::function<Place(const NodeInfo& node, std::span<const NodeInfo> nodes, const std::set<int64_t>& taken)> place_of;
-  /// Throws kConfig for a budget with which a client uses no expert of the model and, while the run is under way, for
-  /// one that is not the client's in the run's config.
+  /// Throws kConfig for a budget with which a client uses no expert of the model and, while the run is under way, for a
+  /// budget other than the client's in the run's config.
   std::function<void(int64_t client, double budget)> check_budget{};
   std::function<void(const Member& member)> on_join{};                     ///< called when a node has become a client
   int64_t clients = 0;                                                     ///< number of clients of the run
@@ -61,7 +61,7 @@ struct Joining {
 /// A client that was lost in this round because its node was too late.
 struct LateClient {
   double lost_at = 0;  ///< when it was lost, seconds since 1970
-  bool slow = false;   ///< true: it missed the deadline of a score; false: of its training, or its node was offline
+  bool slow = false;   ///< true: it missed a score's deadline; false: its training's deadline, or its node was offline
 };
 
 /// The nodes of a run. Threads: one.
@@ -77,14 +77,14 @@ struct Fleet {
   std::map<int64_t, LateClient> late{};  ///< by client; emptied when the training of a round begins
   std::optional<int64_t> rounds{};       ///< rounds that are committed; nothing: the run has not begun
   std::function<void()> attend{};        ///< called several times a second during exchanges: nodes join and keys change
-  /// Called with the result of a message that is not of the exchange.
+  /// Called with the result of a message that does not belong to the exchange.
   std::function<void(const Arrival& arrival)> on_other{};
   /// Called with the end of each task: an event of kind kReply or kLost.
   std::function<void(const fed::AuditEvent& event)> on_report{};
   fed::AuditLog* audit = nullptr;  ///< borrowed; null: no event is recorded
   /// By client: SHA-256 of the payloads of scoring tasks that its node keeps, as far as the server knows.
   std::map<int64_t, std::vector<std::string>> kept{};
-  std::map<int64_t, WorkOutcome> untold{};  ///< by client: what its node has not been told of its last work
+  std::map<int64_t, WorkOutcome> untold{};  ///< by client: outcome of its last work, until its node is told
 
   void record(const fed::AuditEvent& event) const {
     if (audit) audit->add(event);

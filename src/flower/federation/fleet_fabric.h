@@ -38,8 +38,8 @@ class FleetFabric : public fed::Fabric {
   void announce(std::span<const methods::ClientProfile> clients, const fed::StateUpdate& news) override;
   void exchange(std::span<const methods::ClientProfile> clients, const fed::Exchange& exchange) override;
 
-  /// Sends the run's final adapter to every node. It waits for nodes that are online. Nodes that stay offline for 10 s
-  /// are named in a warning.
+  /// Sends the run's final adapter to the nodes of all clients that have not left the run. Waits for nodes that are
+  /// online. Nodes that stay offline for 10 s are named in a warning.
   /// \param adapter  encoded, from whole_adapter()
   void hand_out(const lora::EncodedPayload& adapter);
   /// Reports the end of the run to all nodes. Nodes that do not answer within 10 s are skipped. Then waits until all

@@ -13,7 +13,7 @@ namespace evenkeel::flower {
 /// Counts observations in buckets with fixed upper limits, as a Prometheus histogram.
 class SecondsHistogram {
  public:
-  /// Upper limits of the buckets in seconds, from a second to a day; the last bucket has none.
+  /// Upper limits of the buckets in seconds, from a second to a day. One more bucket has no limit.
   static const std::vector<double>& limits();
 
   void observe(double seconds);
@@ -38,7 +38,7 @@ struct FleetStatus {
 /// Largest number of clients with lines of their own. It bounds the number of time series.
 inline constexpr size_t kMostLabelledClients = 100;
 
-/// Formats `status`. If there are more than kMostLabelledClients clients, only those with the lowest ids have lines.
+/// Formats `status`. Only the kMostLabelledClients clients with the lowest ids have lines of their own.
 std::string prometheus_text(const FleetStatus& status);
 
 }  // namespace evenkeel::flower

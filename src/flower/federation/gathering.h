@@ -1,5 +1,5 @@
 /// \file  Lets nodes join a run: sends offers to nodes that are no members yet and takes their answers, before the run
-/// begins and while it runs. It also follows changes of the list of keys: clients whose key is replaced get the node
+/// begins and while it runs. It also follows changes of the list of keys: a client whose key is replaced gets the node
 /// with the new key. Private to FleetFabric.
 #pragma once
 
@@ -26,9 +26,10 @@ class Gathering {
   /// Records which keys were admitted and removed since the last call, and hands over clients whose key was replaced.
   /// Then sends an offer or a refusal to each node that is online and no member, unless it has to wait because no
   /// client is free. A node that was refused or declined is asked again half a minute later, or as soon as the list of
-  /// keys says something else of it.
+  /// keys changes its name or the key that it replaces.
   void attend();
-  /// Takes the result of a message; those of others are ignored. \throws the error of this machine that it reports
+  /// Takes the result of a message; ignores results of messages that this object did not send.
+  /// \throws Arrival::failure, an error of this machine
   void on_reply(const Arrival& arrival);
   /// Removes members whose key may not join any more. Call it before the run begins only.
   void drop_barred();

@@ -25,10 +25,10 @@ class Grid {
   virtual bool knows_keys() const { return true; }
   /// Returns false if the key with this fingerprint may not join any more.
   virtual bool admits(const std::string& /*fingerprint*/) const { return true; }
-  /// Sends `content` to a node and returns the message's id. send(), wait() and forget() have the contract of the
-  /// functions of Coordinator with these names.
+  /// Sends `content` to a node and returns the message's id. send() and forget() have the contract of the functions of
+  /// Coordinator with these names.
   virtual std::string send(uint64_t node, const Content& content, SendOptions options) = 0;
-  /// Returns the next result of a message, or nothing when `deadline` has passed.
+  /// Waits for the next result of a message. May return nothing before `deadline`, and does so when it has passed.
   virtual std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline) = 0;
   /// Gives a message up: its reply is discarded.
   virtual void forget(const std::string& message_id) = 0;

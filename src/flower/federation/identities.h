@@ -1,5 +1,5 @@
-/// \file  Knows the public keys with which the members of a masked round sign. A key comes with a message, in PEM; the
-/// terms of the round name it by its fingerprint.
+/// \file  Holds the public keys of the members of a masked round. A key comes with a message, in PEM; the terms of the
+/// round name it by its fingerprint.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@ class Identities {
  public:
   /// Adds a public key in PEM. \return its fingerprint \throws kData for anything else
   std::string add(std::string_view pem);
-  /// Returns true if the signature of `text` is that of a key that was added.
+  /// Returns true if the key with this fingerprint was added and signed `text`.
   bool verify(const std::string& fingerprint, std::string_view text, std::string_view signature) const;
   /// Returns verify() as a function; it borrows this object.
   secure::Verify verifier() const;

@@ -30,8 +30,8 @@ class PayloadDigests {
   std::string digest_;
 };
 
-/// The payloads that a node keeps, the last one that was used at the end: at most kMostKeptPayloads, and of those
-/// before the last at most 1 GiB together. Threads: one.
+/// The payloads that a node keeps, in order of their last use: at most kMostKeptPayloads, and all but the last have at
+/// most 1 GiB together. Threads: one.
 class KeptPayloads {
  public:
   /// Keeps a payload [N] uint8, and drops others beyond the limits. Does nothing for a payload without bytes.

@@ -25,7 +25,7 @@ namespace evenkeel::flower {
 /// The header of an envelope of a masked round. Keep it while its views are used.
 class MaskHeader {
  public:
-  /// Parses the header. \param fields  its fields \throws kData when it has others
+  /// Parses the header. \param fields  the allowed fields \throws kData for any other field
   MaskHeader(const Envelope& envelope, std::initializer_list<std::string_view> fields);
   JsonView view() const { return {json_, place_, kData}; }
   JsonView at(std::string_view field) const { return view().at(field); }
@@ -33,10 +33,10 @@ class MaskHeader {
   T read(std::string_view field) const {
     return secure::read_as<T>(at(field));
   }
-  /// Reads a list of texts or of objects.
+  /// Reads a list of texts.
   std::vector<std::string> texts(std::string_view field) const { return at(field).strings(); }
   std::vector<secure::KeysOfMember> keys() const;
-  std::string bytes(std::string_view field) const;  ///< of Base64
+  std::string bytes(std::string_view field) const;  ///< decoded from Base64
 
  private:
   Json json_;

@@ -1,5 +1,5 @@
 /// \file  Stores a server's attempt at a masked round, so that a restarted server goes on with it. It holds what nodes
-/// sent in the open or in boxes that only other nodes open, and in the end the sum. Answers that take masks off are
+/// sent unencrypted or in boxes that only other nodes open, and in the end the sum. Answers that take masks off are
 /// never stored: nodes give them again.
 ///
 ///   masked-round.json         the attempt, sealed (base/plain/sealed.h)
@@ -22,7 +22,7 @@ struct MaskedAttempt {
   secure::RoundContext context{};
   std::vector<std::string> identities{};         ///< public keys of the members, in PEM
   std::vector<secure::KeysOfMember> keys{};      ///< of all members; empty before phase 2 is over
-  std::vector<secure::SharesOfMember> shares{};  ///< likewise
+  std::vector<secure::SharesOfMember> shares{};  ///< of all members; empty before phase 2 is over
   std::optional<secure::Survivors> survivors{};  ///< set when phase 3 is over
   bool asked = false;                            ///< true: nodes were asked to take masks off
   std::vector<FileSeal> files{};                 ///< of the sum; empty before it is known
@@ -39,7 +39,7 @@ class MaskedJournal {
 
   /// Replaces the stored attempt. It is on disk when the call returns.
   void save(const MaskedAttempt& attempt) const;
-  std::optional<MaskedAttempt> load() const;
+  std::optional<MaskedAttempt> load() const;  ///< nothing if none is stored
   /// Stores the sum and names it in the attempt.
   void save_sum(MaskedAttempt& attempt, const secure::RingVector& sum) const;
   /// Reads the sum. REQUIRES an attempt that names it

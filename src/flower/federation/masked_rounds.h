@@ -2,9 +2,9 @@
 /// who is in the roster, and goes on after a restart. Private to FleetFabric.
 ///
 /// A client that is lost before all members hold each other's shares leaves the roster, and a new attempt begins with
-/// the rest. One that is lost later is recovered from the shares of the others. When fewer are left than the threshold,
-/// the round is begun again, with all its clients, up to twice; then it is given up with the reason. An attempt of
-/// which nodes were asked to take masks off is never followed by another one: they help with one sum per round only.
+/// the rest. The masks of a client that is lost later are recovered from the shares of the others. When fewer clients
+/// are left than the threshold, the round begins again, with all its clients, up to twice; then it is given up with the
+/// reason. After nodes were asked to take masks off, no other attempt follows: nodes help with one sum per round only.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace evenkeel::flower {
 /// \throws kConfig in one line with both sides and both digests
 void require_same_method(const methods::MethodDigests& server);
 
-/// Checks that the method of the offered config is the one whose digests the server sent: none of a compiled method.
+/// Checks that the method of the offered config is the one whose digests the server sent. A compiled method has none.
 /// \throws kConfig when only one side has a class in Python
 void require_same_kind(const methods::MethodDigests& server, const methods::MethodEntry& entry);
 

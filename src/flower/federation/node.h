@@ -15,8 +15,8 @@ struct NodeProgram {
 };
 
 /// Runs the node until link.stop returns true or, with `once`, its run is over.
-/// \throws kConfig when the server does not accept the node; with `once`, also the error for which it refuses the
-/// offered run or cannot store the final adapter
+/// \throws kConfig when the server does not accept the node; Interrupted in the middle of a task; with `once`, also the
+/// error for which the node refuses the offered run or cannot store the final adapter
 void run_node(const NodeProgram& program);
 
 }  // namespace evenkeel::flower

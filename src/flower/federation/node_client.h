@@ -37,7 +37,7 @@ class NodeClient {
   void delivered();
   /// Reports that the server did not take the last answer. \param why  for the log
   void not_delivered(const std::string& why) { record_.not_sent(why); }
-  /// Returns true while the node takes part in a run whose rounds have several short messages each.
+  /// Returns true while the node takes part in a run with masked rounds, which have several short messages each.
   bool is_masked() const;
   /// Returns the record of this node's work.
   NodeRecord& record() { return record_; }

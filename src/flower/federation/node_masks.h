@@ -1,6 +1,6 @@
 /// \file  A node's part in the masked rounds of a run ([secure_aggregation]): it answers the messages of the phases
-/// (flower/federation/mask_messages.h), masks the node's uploads, and keeps what it must not forget on disk. The rules
-/// by which it refuses are those of secure/node_round.h, and that the terms are those of the run's config.
+/// (flower/federation/mask_messages.h), masks the node's uploads, and keeps what it must not forget on disk. It refuses
+/// by the rules of secure/node_round.h, and refuses terms that differ from the run's config.
 ///
 /// Files: secure/ in the node's memory folder (secure/node_store.h).
 #pragma once
@@ -23,7 +23,8 @@
 namespace evenkeel::flower {
 
 /// Checks before a node joins that its owner's options and the run's config go together. \throws kConfig for a masked
-/// run without a key or with private rows, and for a run without masks where the owner requires them
+/// run without a key, for one that sums reports (secure_aggregation.reports) where the node's rows are private, and for
+/// a run without masks where the owner requires them
 void require_masks_as_agreed(const NodeClientOptions& options, const fed::RunConfig& config);
 
 /// The masked rounds of one run. Threads: one. \throws kData from all functions, unless stated otherwise, naming the
@@ -42,14 +43,14 @@ class NodeMasks : public fed::UploadMasks {
   void admit(const fed::Task& task) const;
   crypto::Secret rounding_key(const fed::Task& task) override;
   void add(const fed::Task& task, const secure::RingVector& summand) override;
-  /// What was trained is kept in memory alone, until the node helps with the sum: a restarted node trains again.
+  /// Training results are kept in memory only, until the node helps with the sum: a restarted node trains again.
   std::shared_ptr<const fed::TrainedRound> kept(const fed::Task& task) const override;
   void keep(const fed::Task& task, std::shared_ptr<const fed::TrainedRound> trained) override;
   /// Wipes the secrets of an attempt at a round that is committed. \param rounds  committed rounds
   void committed(int64_t rounds);
   /// Wipes the secrets of any attempt: the run is over.
   void wipe();
-  /// Returns what it does, in words for the operator.
+  /// Describes the masking for the operator.
   std::string summary() const;
 
  private:

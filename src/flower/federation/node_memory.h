@@ -29,8 +29,8 @@ class NodeMemory {
   /// Sets the state after round `round` + 1. It becomes valid when delivered() is called. An empty state means that the
   /// round has not changed it.
   void propose(int64_t round, TensorMap memory);
-  /// Makes the proposed state valid and saves it, unless it is empty. Deletes the states of later rounds, and one of
-  /// the same round from before the server resumed.
+  /// Makes the proposed state valid and saves it, unless it is empty. Deletes earlier states of the same and of later
+  /// rounds, which are from before the server resumed.
   void delivered();
 
  private:

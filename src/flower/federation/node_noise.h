@@ -1,8 +1,8 @@
 /// \file  Keeps a node's account in runs that protect whole clients by noise of the clients themselves
 /// (`[privacy] unit = "client"` with `[secure_aggregation] mode = "masks"`; fed/exchange/noisy_summand.h). The account
 /// is a ledger (privacy/ledger.h) in `client-privacy/` of the node's memory folder, over all runs. A round is charged
-/// before its upload leaves, with the noise multiplier that the honest nodes' noise has together. The server need not
-/// be trusted with it.
+/// before its upload leaves, with the noise multiplier of the honest nodes' noise together. The server need not be
+/// trusted with the noise.
 #pragma once
 
 #include <string>
@@ -33,7 +33,7 @@ class NodeNoise : public fed::ClientNoise {
   /// Checks before a round that the budget allows it. \throws kConfig when it does not
   void require_budget(const secure::RoundContext& context) const;
   crypto::Secret charge(const fed::Task& task, const fed::SummedTerms& terms, std::span<const int64_t> change) override;
-  /// Returns the account in words, for the operator.
+  /// Describes the account for the operator.
   std::string summary() const;
 
  private:

@@ -2,7 +2,8 @@
 /// on. The account is a ledger (privacy/ledger.h) in `privacy/` of the node's memory folder, over all runs.
 ///
 /// The key of a round's draws is derived from the ledger's key and from a digest of everything that the upload depends
-/// on. So a repeated task gives the same upload at no cost. Any other task meets other draws and is charged.
+/// on. So a repeated task gives the same upload at no cost. Any other task has other draws and is charged. On a GPU
+/// repeated tasks differ in their last bits, so each has its own draws and is charged.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@ namespace evenkeel::flower {
 /// privacy is off and an earlier start of the node has a ledger here; as privacy::Ledger
 std::shared_ptr<privacy::Ledger> open_ledger(const NodeClientOptions& options);
 
-/// Checks that a run can be private for single rows. \throws kConfig naming what cannot
+/// Checks that a run can be private for single rows. \throws kConfig naming the reason why it cannot
 void require_can_be_private(const fed::RunConfig& config);
 
 /// What the node's privacy in one run depends on.
@@ -33,14 +34,14 @@ struct PrivateRun {
 /// The privacy of one run. Threads: one.
 class NodePrivacy : public fed::ExamplePrivacy {
  public:
-  /// Plans the run: takes the noise multiplier of its last plan, if the options are those of that plan, or else the
-  /// least one that keeps all rounds within what is left of the budget.
+  /// Plans the run: takes the noise multiplier of the run's last plan if its options were equal, or else options.noise
+  /// or, if that is 0, the least multiplier that keeps all rounds within what is left of the budget.
   /// \param shared  shared state of the run; borrowed
   /// \throws kConfig when the lot is larger than the rows, or the budget allows no noise multiplier
   NodePrivacy(std::shared_ptr<privacy::Ledger> ledger, const NodePrivacyOptions& options, PrivateRun run,
               const fed::SharedState& shared);
 
-  /// Returns the plan in words, for the operator.
+  /// Describes the plan for the operator.
   std::string summary() const;
   train::PrivateSteps begin(const fed::Task& task, const fed::PrivateRound& round) override;
 

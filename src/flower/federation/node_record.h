@@ -32,7 +32,7 @@ class NodeRecord {
   void agreed(const Envelope& offer, const Acceptance& acceptance);
   void refused(const Envelope& envelope, const std::string& why);
   void received(const Envelope& envelope, const fed::Task& task);
-  /// Keeps what is to be said of an answer until sent() or not_sent(). \param rows  training rows of this client
+  /// Keeps the event and log line of an answer until sent() or not_sent(). \param rows  training rows of this client
   void answered(const fed::Task& task, const fed::Reply& reply, const Envelope& answer, int64_t rows);
   void adapter(const Envelope& envelope, const std::string& where);
   void over(const Envelope& envelope);

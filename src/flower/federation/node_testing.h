@@ -139,7 +139,7 @@ class NodeInRun : public NodeGives {
     std::get<fed::Score>(task.ask).own_rows = true;
     return task;
   }
-  /// Another adapter than that of the state.
+  /// An adapter other than the state's.
   lora::EncodedPayload another_adapter() {
     auto payload = state_.global;
     for (auto& [name, f] : payload.adapters) f.b = at::full_like(f.b, 0.01);

@@ -1,4 +1,4 @@
-/// \file  Makes the config that a node computes with from the one that a server offers.
+/// \file  Makes the config that a node computes with from the config that a server offers.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ fed::ExperimentConfig agreed_config(const std::filesystem::path& file);
 /// \throws kConfig, kData when the offer does not go with the node's options, rows or chat template
 fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options);
 
-/// Checks that an offered run trains as `agreed` says, and that its scores show what they show there.
+/// Checks that the keys that decide what the client trains and what its scores show have the values of `agreed`.
 /// \param agreed  a config file; empty: nothing is checked \throws kConfig naming the keys that differ
 void require_agreed_config(const std::filesystem::path& agreed, const fed::RunConfig& offered, int64_t client);
 

@@ -1,4 +1,4 @@
-/// \file  Checks how many of its own rows what a node sends would be of.
+/// \file  Checks that everything that a node sends depends on enough of its own rows.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace evenkeel::flower {
 
-/// Checks that no update and no sum of gradients is of fewer of the node's own rows than OwnerLimits::min_train_rows,
-/// or than all of them. A config can leave few rows by its limit, by a cutoff that drops answers, by short rounds, and
-/// by a small sample of the method.
+/// Checks that each update and each sum of gradients depends on at least OwnerLimits::min_train_rows of the node's own
+/// rows, or on all of them if it has fewer. A config can leave few rows by its limit, by a cutoff that drops answers,
+/// by short rounds, and by a small sample of the method. Passes if the run divides its own rows among clients.
 /// \throws kConfig naming the keys
 void require_rows(const fed::Experiment& e, int64_t client, const OwnerLimits& limits);
 

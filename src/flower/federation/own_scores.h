@@ -1,4 +1,4 @@
-/// \file  Decides which scores a node gives of its own test rows, and keeps back what would tell about a few rows.
+/// \file  Decides which scores a node gives of its own test rows, and withholds means over few rows.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct OwnTestRows {
   std::string no_scores{};  ///< why the node gives no scores of them; empty if it does
 };
 
-/// Reads and checks the client's own test rows. A node gives scores of all rows within evaluate.limit, if these are at
-/// least OwnerLimits::min_test_rows different ones that also differ enough from those of earlier runs
+/// Reads and checks the client's own test rows. A node gives scores of all rows within evaluate.limit, if at least
+/// OwnerLimits::min_test_rows of them are different and the set differs enough from the sets of earlier runs
 /// (flower/federation/scored_rows.h). It gives none otherwise.
 /// \param files   SHA-256 over the node's files of rows
 /// \param memory  folder of the node
@@ -28,8 +28,8 @@ OwnTestRows own_test_rows(const fed::Experiment& e, int64_t client, const OwnerL
 void remember_scored_rows(const fed::Experiment& e, const std::string& task, int64_t client, const OwnerLimits& limits,
                           const std::string& files, const std::filesystem::path& memory);
 
-/// Removes a mean log-likelihood that is of fewer than `least` rows: the rows without an answer within the limits of
-/// the config count as well as none. \throws kConfig for a perplexity of so few rows, which is the whole score
+/// Removes the mean log-likelihood if it is over fewer than `least` rows. Rows whose answers exceed the limits of the
+/// config do not count. \throws kConfig for a task of likelihood, whose whole score is such a mean
 void keep_back_means_of_few(fed::Scored& scored, int64_t least);
 
 }  // namespace evenkeel::flower

@@ -84,12 +84,12 @@ class Roster {
   void add(Member member);
   /// Removes a member whose key may not join any more, before the first round.
   void drop(int64_t client);
-  /// Makes the clients of replaced keys those of the nodes that replace them (NodeInfo::replaces), and records it.
+  /// Gives each client whose key was replaced to the node with the new key (NodeInfo::replaces), and records this.
   /// \param rounds  rounds that are committed
   /// \return the clients that have another node now
   std::vector<int64_t> hand_over(std::span<const NodeInfo> nodes, int64_t rounds);
-  /// Records what a returning node has and runs, and which of it has changed. Test rows of another number than the
-  /// client joined with are not taken over.
+  /// Records content and program of a returning node, and what of them has changed. The digest of test rows is kept if
+  /// their number differs from the number at joining.
   /// \param parts  names of the changed parts of its content (changed_parts())
   void note_return(int64_t client, const ContentDigests& content, const std::string& program,
                    std::span<const std::string> parts, int64_t rounds);

@@ -15,7 +15,8 @@ class RowsError : public Error {
   /// \param error  the error
   /// \param files  files of rows. for_server() names the one that `error` names, without its folder
   RowsError(const Error& error, std::span<const std::string> files);
-  /// Returns what the server is told, e.g. "[data] a.jsonl:17: this row cannot be used; the node's log says why".
+  /// Returns what the server is told, e.g. "[data] a.jsonl:17: this row or file cannot be used; the node's log says
+  /// why".
   const std::string& for_server() const { return for_server_; }
 
  private:

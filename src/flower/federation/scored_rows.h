@@ -1,5 +1,5 @@
 /// \file  Remembers which of its test rows a node has scored, over all runs. Scores of two sets that differ in a few
-/// rows tell about these rows: a server could offer two runs that do. The file is in the node's folder and stays there.
+/// rows tell about these rows, and a server could offer two such runs. The file stays in the node's folder.
 ///
 ///   scored-rows.json   the sets, sealed (base/plain/sealed.h)
 #pragma once

@@ -26,7 +26,7 @@ struct ServeOptions {
   /// Continues the run in the run folder if it has one; otherwise a new run begins.
   bool resume = false;
   std::optional<int64_t> from_round{};  ///< round to resume from, instead of the last committed one
-  double patience_s = 300;              ///< seconds for which an offline node is awaited, if clients.deadline is 0
+  double patience_s = 300;              ///< FleetTerms::patience_s
   bool evaluate = true;  ///< false: the server scores nothing and needs no weights, only shapes and tokenizer
   StopRequest stop{};
   std::function<void(const FleetStatus& status)> on_status{};  ///< called after each change, by the thread of serve()

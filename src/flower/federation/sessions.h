@@ -36,15 +36,15 @@ class Sessions {
 
   /// Adds a client that gets a task. The task is made when its node is online. The client is lost if its node sends
   /// invalid data, an error or 16 envelopes without the reply, if its key may not join any more, or if it misses the
-  /// deadline after `quorum` clients have replied. Of a score that only some clients give, an equal share of the quorum
-  /// must have arrived, rounded down. Without a deadline, or for a score, a client is also lost when its node has been
-  /// offline for `patience_s`.
+  /// deadline after `quorum` clients have replied. If a score is asked of fewer clients than the run has, an equal
+  /// share of the quorum is enough, rounded down. Without a deadline, or for a score, a client is also lost when its
+  /// node has been offline for `patience_s`.
   ///
   /// A client that was too late before in this round (Fleet::late) costs no second wait: its score is awaited only
-  /// while those of other clients are. A node that was too late in training and has called since has the whole time.
+  /// while other clients' scores are. A node that was too late in training and has called since has the whole time.
   void begin(const methods::ClientProfile& client);
   /// Adds a client that gets a message of a phase of a masked round. `answered` gets the answer, of the same kind and
-  /// without a payload; an Error of it loses the client. Otherwise the client is lost as one that trains.
+  /// without a payload; if it throws an Error, the client is lost. The deadlines are the same as in begin().
   void ask(const methods::ClientProfile& client, Envelope envelope,
            std::function<void(const Envelope& answer)> answered);
   /// Adds a client that gets an update. The client is dropped, without on_lost, if its node has not confirmed the

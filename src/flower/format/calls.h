@@ -52,7 +52,7 @@ struct HeartbeatResponse {
 /// A message in a call: metadata, failure if any, and the tree of its objects.
 struct CallMessage {
   Metadata metadata;
-  bool has_content = false;  ///< true: the (empty) content field is present; a reply has content or a failure
+  bool has_content = false;  ///< true: the content field is present, though empty. A reply has content or a failure
   std::optional<Failure> failure{};
   Tree tree{};
   bool operator==(const CallMessage&) const = default;
@@ -94,8 +94,8 @@ struct PushObjectResponse {
   bool operator==(const PushObjectResponse&) const = default;
 };
 struct PullObjectResponse {
-  bool found = false, available = false;
-  std::string_view content{};  ///< view of the decoded bytes
+  bool found = false, available = false;  ///< found: the id is known; available: the object's bytes have arrived
+  std::string_view content{};             ///< view of the decoded bytes
   bool operator==(const PullObjectResponse&) const = default;
 };
 struct ConfirmRequest {
@@ -123,8 +123,8 @@ struct FabInfo {
   bool operator==(const FabInfo&) const = default;
 };
 
-/// Encodes a call. For PushObjectRequest and PullObjectResponse the content is left out: it comes last, after
-/// object_field().
+/// Encodes a call. encode(ObjectRequest) of a push and encode(PullObjectResponse) leave out the content: it comes last,
+/// after object_field().
 std::string encode(const RegisterRequest& call);
 std::string encode(const ActivateRequest& call);
 std::string encode(const NodeId& call);
@@ -143,7 +143,7 @@ std::string encode(const RunInfo& call);
 std::string encode(const GetFabRequest& call);
 std::string encode(const FabInfo& call);
 /// object_field() returns the tag and length of an object's content; the bytes of the content follow. The constants are
-/// its values of `field` for a pushed and a pulled object.
+/// the values of `field` for a pushed and a pulled object.
 inline constexpr int kPushedField = 4, kPulledField = 3;
 std::string object_field(int field, uint64_t bytes);
 

@@ -81,15 +81,15 @@ void check_key_name(std::string_view comment);
 /// register`. \throws kConfig as check_key_name()
 std::string openssh_line(const PublicKey& key, std::string_view comment);
 
-/// The last word of a line in a list of keys, if the key takes the place of another one: this text and the fingerprint
-/// of the key that it replaces.
+/// Begins the last word of a line in an allow-list, if the line's key replaces another key. The fingerprint of the
+/// replaced key follows.
 inline constexpr std::string_view kReplaces = "replaces=";
 
 /// A key that may join, and the name of its node.
 struct AllowedKey {
   PublicKey key;
   std::string name;
-  std::string replaces{};  ///< fingerprint of the key whose client this key takes over; empty: of none
+  std::string replaces{};  ///< fingerprint of the key whose client this key takes over; empty: none
 
   bool operator==(const AllowedKey&) const = default;
 };

@@ -82,7 +82,8 @@ class LineSocket {
 /// A Unix socket that only its owner may use.
 class LineListener {
  public:
-  /// Listens at `path`. \throws kIo when the path exists or cannot be made
+  /// Listens at `path`. A socket that a killed process left there is replaced.
+  /// \throws kIo when the path exists or cannot be made; kConfig when it is too long
   explicit LineListener(std::filesystem::path path);
   ~LineListener();
   LineListener(const LineListener&) = delete;

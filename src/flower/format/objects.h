@@ -120,8 +120,8 @@ ArrayBody array_from_json(std::string_view body, size_t children, const Limits& 
 std::vector<std::string> check_tree(const Tree& tree, const Limits& limits);
 
 /// Hashes the data and divides it into chunks without copying it. One result may be sent to all nodes of a round.
-/// \throws kData when a length differs from that in the head, or two arrays have one name; kConfig for chunks of less
-/// than 1024 bytes
+/// \throws kData when a length differs from the head's, or two arrays have one name; kConfig for chunks of less than
+/// 1024 bytes
 Arrays pack_arrays(std::vector<ArrayData> arrays, const PackOptions& options = {});
 
 }  // namespace evenkeel::flower

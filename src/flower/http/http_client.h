@@ -15,8 +15,8 @@
 
 namespace evenkeel::flower {
 
-/// The header in which evenkeel's coordinator gives the reason why it did not store an object. The body of the answer
-/// is that of Flower's protocol.
+/// The header in which evenkeel's coordinator gives the reason why it did not store an object or take a reply. The body
+/// of the answer follows Flower's protocol.
 inline constexpr std::string_view kReasonHeader = "evenkeel-reason";
 
 /// The header with the SHA-256 of a body, 64 hex digits. Without TLS, evenkeel's nodes and coordinator send it with

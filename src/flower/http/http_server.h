@@ -26,7 +26,8 @@ struct HttpRequest {
   std::optional<uint64_t> length{};  ///< bytes of the body, if the head has Content-Length
   SignedHeaders signature;
   std::string program;  ///< package and version of the caller
-  /// Reads the body; may be called once. \throws Refusal when it is longer than `most` bytes or arrives too slowly
+  /// Reads the body; may be called once. \throws Refusal when it is longer than `most` bytes, too slow, cut off or
+  /// damaged
   std::function<std::string(size_t most)> body;
 };
 
@@ -46,7 +47,7 @@ struct Refusal {
   int status = 400;
   int code = 0;
   std::string detail;
-  bool close = false;
+  bool close = false;  ///< as HttpReply::close
 };
 HttpReply reply_of(const Refusal& refusal);
 

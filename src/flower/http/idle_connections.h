@@ -1,5 +1,5 @@
-/// \file  Watches connections between two requests, and those whose request has not arrived up to the end of its head.
-/// One thread waits for all of them, so neither idle nodes nor slow peers need a thread each.
+/// \file  Watches connections between two requests, and connections whose request head is unfinished. One thread waits
+/// for all of them, so neither idle nodes nor slow peers need a thread each.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,9 @@ namespace evenkeel::flower {
 /// Limits of IdleConnections.
 struct IdleLimits {
   double idle_s = 30;  ///< seconds after which an idle connection is closed
-  double head_s = 10;  ///< seconds after which a connection is closed whose head has begun, or that is new
-  /// Connections of either kind; beyond them the oldest is closed, those of peers that are not known first.
+  double head_s = 10;  ///< seconds after which a connection is closed that is new or has an unfinished head
+  /// Most idle connections, and most that are new or have an unfinished head. Beyond these numbers the oldest of an
+  /// unknown peer is closed, or else the oldest.
   size_t most = 65536, most_unfinished = 1024;
 };
 
@@ -29,7 +30,8 @@ class IdleConnections {
   /// Called by the watching thread with a connection that has data or was closed by its peer.
   using Ready = std::function<void(std::shared_ptr<Connection>)>;
 
-  /// \param limits   their numbers are reduced to a half and a quarter of the files that the process may open
+  /// \param limits   `most` and `most_unfinished` are reduced to a half and a quarter of the files that the process may
+  ///                 open
   /// \param ready    see Ready
   /// \param cut_off  called when a connection is closed whose head did not arrive; any thread
   IdleConnections(const IdleLimits& limits, Ready ready, std::function<void()> cut_off);
@@ -38,8 +40,8 @@ class IdleConnections {
   /// Starts to watch a connection without a byte of a next request. Any thread may call. After close() it is closed at
   /// once.
   void add(std::shared_ptr<Connection> connection);
-  /// Starts to watch a connection that is new, or has a part of a head. Its time limit counts from its first call until
-  /// add(). Otherwise as add().
+  /// Starts to watch a connection that is new, or has a part of a head. The time limit counts from the first call for
+  /// this head. Otherwise as add().
   /// \return the number of such connections
   size_t add_unfinished(std::shared_ptr<Connection> connection);
   /// Closes all connections. `ready` is not called any more when this returns.

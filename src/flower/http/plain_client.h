@@ -8,14 +8,14 @@
 
 namespace evenkeel::flower {
 
-/// An HTTP client without TLS. A server with TLS answers its questions by an alert or by nothing. For one thread.
+/// An HTTP client without TLS. A server with TLS answers its requests with an alert or not at all. For one thread.
 class PlainClient : public httplib::ClientImpl {
  public:
   using ClientImpl::ClientImpl;
 
   /// Returns true if the server speaks TLS: the answer to the last request was a TLS record, or the server answers the
-  /// beginning of a TLS handshake by one. The second needs a connection of its own, with up to 3 s for each step.
-  /// Call it after a request that failed.
+  /// beginning of a TLS handshake with one. The second test opens a connection, with up to 3 s for each step. Call it
+  /// after a request that failed.
   bool server_speaks_tls() const;
 
  private:

@@ -20,7 +20,7 @@ struct NodeLimits {
   size_t open_messages = 64;           ///< most unanswered instructions; send() then fails
   uint64_t spool = uint64_t{4} << 30;  ///< most bytes of a reply spooled to disk
   double head_s = 10;                  ///< seconds for the head of a request, and for the TLS handshake
-  double bytes_per_s = 16 << 10;       ///< slowest rate of a body in bytes/s, after ten seconds
+  double bytes_per_s = 16 << 10;       ///< slowest rate of a body or an answer in bytes/s, after ten seconds
   double silence_s = 20;               ///< seconds without progress in a body or an answer
   double idle_s = 30;                  ///< seconds that a connection may be idle between requests
 };

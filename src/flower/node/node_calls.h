@@ -33,17 +33,18 @@ class NodeCalls {
   PublicKey public_key() const { return signer_.public_key(); }
 
   /// Posts `head` followed by `pieces` as the body, and returns the first final answer. Retries without limit after
-  /// errors that pass (Answer::passing()), and after joined() when the time stamp was refused, because a clock that was
-  /// set is set right again. Without TLS a refusal may be the result of damage on the way, so that it counts only when
-  /// it is repeated.
+  /// temporary errors (Answer::passing()). After joined(), it also retries when the server refused the time stamp: a
+  /// wrong clock is expected to be corrected. Without TLS a refusal may come from damage on the way, so it is final
+  /// only the third time.
   /// \param connection  index of the connection
   /// \param tries       receives the number of attempts
-  /// \throws Stopped when NodeOptions::stop returns true
+  /// \throws Stopped when NodeOptions::stop returns true; kConfig before joined() when only the server speaks TLS
   Answer call(std::string_view path, std::string_view head, std::span<const std::string_view> pieces = {},
               size_t connection = 0, int* tries = nullptr);
   /// Reports that the server has accepted this node.
   void joined() { joined_ = true; }
-  /// Returns for how many seconds the server has not answered; 0 if it answered the last call that ended or was tried.
+  /// Returns for how many seconds the server has not answered; 0 if it answered the last attempt of a call. Any thread
+  /// may ask.
   double silent_s() const;
   /// Waits for this many seconds. \throws Stopped when NodeOptions::stop returns true
   void sleep(double seconds) const;

@@ -23,7 +23,7 @@
 
 namespace evenkeel::flower {
 
-/// Connects one node to its server. Calls are retried without limit after errors that pass (Answer::passing()), with
+/// Connects one node to its server. Calls are retried without limit after temporary errors (Answer::passing()), with
 /// pauses of up to 20 s, so a server may be restarted. One thread uses a link; heartbeats have their own thread and
 /// connection.
 class NodeLink {
@@ -36,12 +36,13 @@ class NodeLink {
 
   /// Joins the server: registers the key if the server has no allow-list, signs off an earlier process with this key,
   /// activates the node and starts the heartbeats. \throws kConfig when the server does not accept the key or the clock
-  /// (401), or when the node is already online; Stopped
+  /// (401), or when the node is already online; kIo when another process uses NodeOptions::folder; Stopped
   void join();
   uint64_t id() const;  ///< id of the node; valid after join()
 
   /// Fetches the next instruction, if there is one. The server may deliver an instruction only once: if this process
-  /// dies, the instruction can be lost. \throws kConfig when the server does not accept this node any more; Stopped
+  /// dies, the instruction can be lost. If the server has forgotten the node (401), joins again and returns nothing.
+  /// \throws kConfig when the server refuses the call or join(); Stopped
   std::optional<Instruction> poll();
   /// Waits before the next poll. The pause grows with the time since the last instruction. \throws Stopped
   /// \param brisk  true: shorter pauses at first, because more instructions are to come
@@ -55,7 +56,7 @@ class NodeLink {
   /// Hashes, announces and sends a reply. Arrays are borrowed until this returns. \throws kData when the server refuses
   /// it (too late, or a second reply); RunOver, Stopped
   void reply(const Instruction& instruction, const Content& content);
-  /// Sends an error reply with a code of Flower and a reason of one line.
+  /// Sends an error reply with a code of Flower and a reason of one line. \throws as reply()
   void refuse(const Instruction& instruction, ErrorCode code, const std::string& reason);
 
   /// Returns true if the last reply was fetched from the server, or if there was none. Leaving earlier would lose the
@@ -64,8 +65,8 @@ class NodeLink {
   /// Returns for how many seconds the server has not answered; 0 while it answers. Any thread may ask.
   double silent_s() const;
   /// Tells the server that this process ends now, so that the node does not count as online any more. Does nothing
-  /// before join(), and when a server of Flower has not fetched the last reply, which would be lost. Takes up to five
-  /// seconds.
+  /// before join(), or while the server still holds the last reply, which Flower's SuperLink would drop. Takes up to
+  /// five seconds.
   void sign_off();
   /// Waits at most `patience_s` until collected(), then signs off, and unregisters if join() registered. Meanwhile
   /// NodeOptions::stop is ignored. Signing off ends after ten seconds even if it does not succeed.

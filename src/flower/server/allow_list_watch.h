@@ -16,10 +16,9 @@ class AllowListWatch {
  public:
   explicit AllowListWatch(std::filesystem::path file) : file_(std::move(file)) {}
 
-  /// Looks at the file and returns its list, if the content is new and was the same at the look before: an editor may
-  /// write a file in several steps. The first list is returned at the second look. A file that cannot be read, or holds
-  /// no valid list, is reported once in the log; then nothing is returned, and the list that was returned before stays
-  /// in force. Cost: one read of the file.
+  /// Reads the file. Returns its list if the content is new and two calls in a row have read it: an editor may write a
+  /// file in several steps. A file that cannot be read, or holds no valid list, is reported once in the log; then
+  /// nothing is returned, and the earlier list stays in force.
   std::optional<std::vector<AllowedKey>> look();
 
  private:

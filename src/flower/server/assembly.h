@@ -72,7 +72,7 @@ class Assembly {
            uint64_t most_spooled);
 
   /// Verifies an object against its id and stores it. An object that is stored already is accepted. \throws kData when
-  /// it is not of this message, damaged or inconsistent; also what `place` throws
+  /// it is not of this message, damaged or inconsistent; an Error of `place`; kInternal for other exceptions of `place`
   void take(std::string_view id, std::string_view content);
   /// Returns true if the object belongs to this message.
   bool announces(std::string_view id) const { return known_ids_.contains(id); }
@@ -85,7 +85,7 @@ class Assembly {
   /// Returns the ids of the structure objects that are known to be missing; empty when the structure is complete.
   std::vector<std::string> missing_structure() const;
   /// Returns the number of arrays, once the structure is complete. next_chunk() returns the id of the chunk that an
-  /// array needs next.
+  /// array needs next; nothing when the array is complete.
   size_t arrays() const;
   std::optional<std::string> next_chunk(size_t array) const;
 

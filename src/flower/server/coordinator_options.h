@@ -24,7 +24,7 @@ struct CoordinatorOptions {
   std::optional<TlsFiles> tls{};
   bool insecure = false;  ///< must be true without `tls`: signatures do not protect message bodies
   std::vector<AllowedKey> allowed{};
-  std::filesystem::path allow_file{};  ///< file of `allowed`, which is read again when it changes; empty: it is not
+  std::filesystem::path allow_file{};  ///< file of `allowed`, which is read again when it changes; empty: none
   bool open = false;                   ///< true: any key may register; false: only keys in `allowed`
   /// Folder for nodes.json (run id, node ids by key) and for spooled data. Made if absent.
   std::filesystem::path folder;
@@ -44,18 +44,18 @@ struct CoordinatorOptions {
 /// The state of a node.
 struct NodeInfo {
   uint64_t id = 0;
-  std::string name;         ///< name in the allow-list, otherwise the key's fingerprint
-  std::string fingerprint;  ///< fingerprint of its key
-  std::string replaces{};   ///< AllowedKey::replaces
-  bool online = false;      ///< true after a call within twice its heartbeat interval
-  double last_beat = 0;     ///< time of its last call, seconds since 1970; 0 before the first
-  std::string program;      ///< package and version, as the node reports them
-  uint64_t refused = 0;     ///< number of refused calls
-  std::string last_refusal{};
+  std::string name;            ///< name in the allow-list, otherwise the key's fingerprint
+  std::string fingerprint;     ///< fingerprint of its key
+  std::string replaces{};      ///< AllowedKey::replaces
+  bool online = false;         ///< true after a call within twice its heartbeat interval
+  double last_beat = 0;        ///< time of its last call, seconds since 1970; 0 before the first
+  std::string program;         ///< package and version, as the node reports them
+  uint64_t refused = 0;        ///< number of refused calls
+  std::string last_refusal{};  ///< reason of the last refused call
 };
 
-/// Seconds that a message lives: 30 days, more than training may take and than clients.deadline may be. The protocol
-/// needs an end. Rounds do not wait for it: the sender gives up messages of lost nodes and those past the deadline.
+/// Seconds that a message lives: 30 days, longer than training or clients.deadline may be. The protocol requires a
+/// limit. Rounds do not wait for it: the sender gives up messages of lost nodes and messages past the deadline.
 inline constexpr double kMessageLife_s = 30 * 86'400;
 
 /// The options of one message.

@@ -1,4 +1,4 @@
-/// \file  Holds the coordinator's messages: those that wait for each node, their replies while they arrive, and their
+/// \file  Holds the coordinator's messages: messages that wait for a node, their replies while they arrive, and their
 /// results.
 #pragma once
 
@@ -38,10 +38,10 @@ class Mailbox {
   std::set<uint64_t> addressees() const;
   /// Ends all unfinished messages of the node with kLost.
   void lose(uint64_t node, const std::string& why);
-  /// Ends with kLost the messages that the node has received and not fully answered. Call it when a node is idle: it
-  /// has dropped them. Nodes of evenkeel show this by asking for work.
+  /// Ends with kLost the messages that the node has received and not fully answered. Call it when a node of evenkeel
+  /// asks for work: it does so only after it has dropped these messages.
   void lose_unanswered(uint64_t node);
-  /// Ends messages whose time to live has passed (kExpired), and those whose reply has stalled (kLost).
+  /// Ends messages whose time to live has passed (kExpired), and messages whose reply has stalled (kLost).
   void expire();
   void end_run();
   bool ended() const;
@@ -51,8 +51,8 @@ class Mailbox {
   /// pulled none of its objects.
   PullMessagesResponse pull(uint64_t node);
   struct Borrowed {
-    const Object* object = nullptr;  ///< null: the id names a reply that is still arriving
-    std::shared_ptr<const void> owner{};
+    const Object* object = nullptr;       ///< null: the id names a reply that is still arriving
+    std::shared_ptr<const void> owner{};  ///< keeps the object alive
   };
   /// Finds an object of a message for the node; nothing if there is none.
   std::optional<Borrowed> find(uint64_t node, uint64_t run_id, const std::string& object_id);

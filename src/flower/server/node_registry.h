@@ -18,8 +18,8 @@
 namespace evenkeel::flower {
 
 /// The nodes of a coordinator. Thread-safe: any thread may call. A Refusal (flower/http/http_server.h) is answered to
-/// the node: an HTTP status, and after "/" a code of Flower's API (ApiErrorCode of flwr 1.41) that tells its nodes what
-/// to do. Functions that change a node throw Refusal 401 for an id that is not registered.
+/// the node. "412/2001" is HTTP status 412 with code 2001 of Flower's API (ApiErrorCode of flwr 1.41), which tells
+/// Flower's nodes what to do. Functions that change a node throw Refusal 401 for an id that is not registered.
 class Registry {
  public:
   /// Reads nodes.json, and adds the allowed keys that are new. \throws kCheckpoint when the file is damaged
@@ -33,7 +33,7 @@ class Registry {
   /// Replaces the list of allowed keys. New keys are registered; removed ones keep their id and may not call any more.
   /// \return the nodes whose keys were removed
   std::vector<uint64_t> allow(const std::vector<AllowedKey>& keys);
-  std::optional<uint64_t> id_of(const PublicKey& key) const;
+  std::optional<uint64_t> id_of(const PublicKey& key) const;  ///< nothing for a key that is not registered
 
   /// Registers a key and returns its node id; a registered key keeps its id.
   /// \throws Refusal 412/2001 (registration is disabled) unless CoordinatorOptions::open is set, also for an allowed

@@ -1,5 +1,6 @@
-/// \file  Attention to cached keys and values where they lie, for passes that add one token to each sequence. Nothing
-/// of the cache is copied, and a pass has the same operators at the same addresses in every step.
+/// \file  Computes attention over the places of a cache (nn/attention/kv_cache.h), for passes that add one token to
+/// each sequence. Every step runs the same operators at the same addresses, as CUDA graphs require. Flash attention
+/// reads the cache in place; without it, attention copies the places of the sequences.
 /// Dimension names: B sequences, H query heads, G key/value heads, P head width.
 #pragma once
 
@@ -14,22 +15,22 @@
 
 namespace evenkeel::nn::aten {
 
-/// What differs from step to step, on the device.
+/// The index tensors that differ from step to step, on the device of the cache.
 struct PlacesStep {
-  at::Tensor starts_B1;      ///< int32: 0, 1, 2 ... B
+  at::Tensor starts_B1;      ///< int32: 0, 1, 2 ... B, the first query of each sequence
   at::Tensor key_starts_B1;  ///< int32: the first row of each sequence's place; the last is not read
-  at::Tensor lengths_B;      ///< int32: cached tokens of each sequence, with the new one
+  at::Tensor lengths_B;      ///< int32: cached tokens of each sequence, including the new one
   at::Tensor rows_B;         ///< int64: the row of each new token
   at::Tensor places_B;       ///< int64: the place of each sequence
 
-  /// \param lengths_B  cached tokens with the new one
+  /// \param lengths_B  cached tokens of each sequence, including the new one
   static PlacesStep of(const KvPlaces& places, std::span<const int64_t> lengths_B);
   std::vector<at::Tensor> tensors() const { return {starts_B1, key_starts_B1, lengths_B, rows_B, places_B}; }
   /// Returns a copy with memory of its own.
   PlacesStep copy() const;
 };
 
-/// See CacheView. The keys and values of new tokens are written to their rows.
+/// Reads and writes the places of a cache. put() writes the keys and values of new tokens directly to their rows.
 class PlacesView final : public CacheView {
  public:
   PlacesView(KvPlaces places, PlacesStep step) : places_(std::move(places)), step_(std::move(step)) {}

@@ -1,4 +1,4 @@
-/// \file  Declares what a pass of engine aten does with a cache of keys and values. Dimension names: N new tokens or
+/// \file  Declares how a pass of engine aten reads and writes a key/value cache. Dimension names: N new tokens or
 /// queries, H query heads, G key/value heads, P head width.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace evenkeel::nn::aten {
 
 /// The cache as one forward pass reads and writes it. For each layer call put(), then attend(); after the last layer
-/// call write_back(). For one thread, without gradients.
+/// call write_back(). Threads: one. There are no gradients.
 class CacheView {
  public:
   CacheView() = default;
@@ -24,7 +24,7 @@ class CacheView {
   /// \return [N, H P]
   virtual at::Tensor attend(int64_t layer, const at::Tensor& q_NHP, bool only_last, int64_t window,
                             double soft_cap) const = 0;
-  /// Completes what is written.
+  /// Writes to the cache what put() has not written there yet.
   virtual void write_back() const {}
 };
 

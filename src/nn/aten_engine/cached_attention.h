@@ -1,8 +1,8 @@
 /// \file  Implements nn/attention/cached_attention.h with LibTorch's operators, for any device. For one forward pass
-/// the cached keys and values of its sequences are concatenated, with one operator for all layers. New keys and values
-/// are written there, and are copied back to the cache at the end, with two operators for each memory of the cache.
-/// Dimension names: L layers, B sequences, M cached tokens of all sequences, N new tokens or queries, H query heads, G
-/// key/value heads, P head width.
+/// the cached keys and values of its sequences are concatenated to a *window*, with one operator for all layers. New
+/// keys and values are written to the window, and are copied to the cache at the end, with two operators for each
+/// tensor that the cache consists of. Dimension names: L layers, B sequences, M cached tokens of all sequences, N new
+/// tokens or queries, H query heads, G key/value heads, P head width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,12 +17,12 @@
 
 namespace evenkeel::nn::aten {
 
-/// Holds the keys and values of one forward pass. Borrows the cache's storage.
+/// Holds the window of one forward pass. Shares the storage of the cache.
 class CacheWindow final : public CacheView {
  public:
-  /// Concatenates the cached keys and values. Memory: a second copy of them. \param cache  after KvCache::extend()
-  /// \param offsets  [B + 1], as given to extend() \param last_only  true: attend() may be called for the last token of
-  /// each sequence only
+  /// Concatenates the cached keys and values, which takes the memory of a second copy.
+  /// \param cache  after KvCache::extend()
+  /// \param offsets  [B + 1], as given to extend() \param last_only  true: attend() may also be called with `only_last`
   CacheWindow(const KvCache& cache, std::span<const int64_t> offsets, bool last_only);
 
   void put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP) override;
@@ -34,7 +34,7 @@ class CacheWindow final : public CacheView {
   /// The queries of all sequences. The queries of a sequence are for its last tokens.
   struct Queries {
     at::Tensor starts_B1;         // int32
-    at::Tensor padded, unpadded;  // [B longest] from N, N from [B longest]
+    at::Tensor padded, unpadded;  // indices: N queries -> [B longest] positions, and back
     at::Tensor before_B;          // cached tokens before the first query
     int64_t longest = 0;
   };
@@ -49,7 +49,7 @@ class CacheWindow final : public CacheView {
 
   at::Tensor all_;           // [L, 2, G, M, P]
   at::Tensor key_starts_B1;  // int32
-  at::Tensor padded_keys_;   // [B longest] from M
+  at::Tensor padded_keys_;   // index: M tokens -> [B longest] positions
   at::Tensor new_N;          // positions of the new tokens
   int64_t longest_ = 0, sequences_ = 0;
   Queries every_, last_;

@@ -21,8 +21,8 @@ struct LayerChoices {
   std::vector<at::Tensor> experts_RK;  ///< int64, one per layer
 };
 
-/// Sets the counts of each micro-batch, with few operators for all layers.
-/// \param choices_LRK  int64 \param copies  the rows of the tokens; undefined: each token has its own
+/// Sets RoutingStats::counts of each layer and micro-batch, with few operators for all layers.
+/// \param choices_LRK  int64, the selected experts \param copies  the row of each token; undefined: no shared rows
 /// \param into  one entry per micro-batch
 void count_choices(std::span<const std::string> layers, const at::Tensor& choices_LRK, const RowIndex& copies,
                    int64_t experts, const data::PackedBatch& batch, std::span<RoutingByLayer> into);

@@ -7,7 +7,7 @@
 
 namespace evenkeel::nn::aten {
 
-/// Copies values between lists of tensors of equal sizes and types, with one operator per type.
+/// Copies the values of from[i] to to[i], of equal size and type, with one operator per type.
 void copy_values(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from);
 
 }  // namespace evenkeel::nn::aten

@@ -1,5 +1,5 @@
-/// \file  Computes grouped matrix products: each group of rows is multiplied with its own matrix. The products compute
-/// values only; nn/aten_engine/experts.cpp makes their gradients. No atomics are used. On GPUs of sm_90 and sm_100,
+/// \file  Computes grouped matrix products: each group of rows is multiplied with its own matrix. The functions here
+/// have no gradients; nn/aten_engine/experts.cpp computes them. No atomics are used. On GPUs of sm_90 and sm_100,
 /// bfloat16 with row strides of multiples of 16 bytes runs without synchronising with the host. Other types and strides
 /// give correct results more slowly.
 ///
@@ -18,13 +18,13 @@ namespace evenkeel::nn::aten {
 /// Token-choices sorted by expert. The choices of one expert keep the order of their tokens.
 struct Slots {
   at::Tensor order_S;   ///< int64, the token-choice t K + k of each slot
-  at::Tensor token_S;   ///< int64, the token t of each slot; undefined without gradients (slot_inputs())
+  at::Tensor token_S;   ///< int64, the token t of each slot; may be undefined without gradients (slot_inputs())
   at::Tensor place_S;   ///< int64, the slot of each token-choice
   at::Tensor ends_E;    ///< int32, the end of the slots of each expert
-  at::Tensor begins_T;  ///< int64, the first token-choice of each token
+  at::Tensor begins_T;  ///< int64, the number of the first token-choice of each token
   at::Tensor
-      idle_E11;  ///< bool, whether an expert has no slot; undefined without gradients, and on a CPU, whose operators do
-                 ///< not need it
+      idle_E11;  ///< bool, whether an expert has no slot; may be undefined without gradients, and on a CPU, where
+                 ///< grouped_outer() does not need it
 };
 
 /// Index tensors that depend on the sizes of a routing only, so that all layers of a pass share them.

@@ -1,6 +1,6 @@
 /// \file  Defines the index tensors and the rotary table of a batch on the compute device. They are built on the CPU
 /// once per batch and sent with one copy. Dimension names: B sequences, T tokens, R rows, L tokens of the longest
-/// sequence, P head width.
+/// sequence, P rotated elements of a head.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +29,7 @@ struct Layout {
   RowIndex unpadded;                   ///< gathers T tokens from B L padded positions
 
   /// Builds the layout. \param batch  on the CPU \param head_width  P \param ropes  one for each rotary table
-  /// \param longest_step  L is rounded up to a multiple of it, so that batches have few different L
+  /// \param longest_step  L is rounded up to a multiple of it, so that few different L occur
   static Layout of(const data::PackedBatch& batch, int64_t head_width, std::span<const RopeSpec> ropes,
                    c10::Device device, int64_t longest_step = 1);
   /// Returns all tensors that are defined, in the same order for layouts of equal sizes.

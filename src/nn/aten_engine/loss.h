@@ -1,5 +1,5 @@
-/// \file  Implements nn/dense/loss.h with LibTorch's operators, for any device. The head is frozen. Dimension names: N
-/// target positions, D hidden, V vocabulary.
+/// \file  Implements nn/dense/loss.h with LibTorch's operators, for any device. The head is frozen;
+/// nn/aten_engine/trained_head.h trains one. Dimension names: N target positions, D hidden, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ namespace evenkeel::nn::aten {
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type);
 
 /// Computes one sum of -log softmax(h W^T)[target] for each group of targets; group i has counts[i] targets.
-/// \param targets_N  int64, on the device of `hidden_ND` \return one number per group
+/// \param targets_N  int64, on the device of `hidden_ND` \return one number per group, [groups], float32 or wider
 at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
                            const std::vector<int64_t>& counts, at::ScalarType type, double soft_cap = 0);
 

@@ -13,16 +13,17 @@
 
 namespace evenkeel::nn::aten {
 
-/// The factors of a model in the type of the products. They are converted with few operators, before the first layer.
+/// The factors of a model in the type of the matrix products. They are converted with few operators, before the first
+/// layer.
 struct PassFactors final : PreparedFactors {
   PassFactors(const ModelFactors& factors, const Compute& compute);
 
-  lora::AdapterState multiplied;        ///< with_cores_multiplied(): in the place of the adapters that were given
-  lora::AdapterState adapters, change;  ///< of dense layers; absent sites are converted where they are used
+  lora::AdapterState multiplied;        ///< results of with_cores_multiplied(), used instead of the given adapters
+  lora::AdapterState adapters, change;  ///< converted, of dense layers; other sites are converted where they are used
   std::vector<LayerFactors> experts;    ///< packed, one entry per layer
 };
 
-/// Owns the layout of a batch on the device, and the window of the cache.
+/// Owns the layout of a batch on the device, and the view of the cache.
 class AtenPass final : public Pass {
  public:
   explicit AtenPass(const PassInput& input);
@@ -43,7 +44,7 @@ class AtenPass final : public Pass {
   at::Tensor experts(const at::Tensor& x_RD, const Routing& routing, const ExpertLayer& of,
                      size_t layer) const override;
   void end() override;
-  /// Returns what the layers selected so far. Nothing is counted before end().
+  /// Returns the experts that the layers selected so far. end() counts them.
   const LayerChoices& choices() const { return choices_; }
 
  private:

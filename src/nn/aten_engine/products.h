@@ -1,5 +1,5 @@
-/// \file  Multiplies one input with several weights. On a GPU, weights that lie one below the other in one memory are
-/// multiplied by one operator. Dimension names: T tokens, I in, O out.
+/// \file  Multiplies one input with several weights. On a GPU, weights that are adjacent in one memory are multiplied
+/// by one operator. Dimension names: T tokens, I in, O out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@
 
 namespace evenkeel::nn::aten {
 
-/// Computes x W^T of each weight. On a processor, where an operator costs no launch, each is a product of its own.
+/// Computes x W^T of each weight. On the CPU, where an operator costs no launch, each weight is multiplied separately.
 /// \param x_TI  [T, I] \param weights  [O, I] each, in any float type \param contiguous  whether results must be
 /// contiguous; otherwise they may be columns of one matrix
 /// \return [T, O] each, in the type of x

@@ -1,5 +1,5 @@
-/// \file  Records the layers of a decoder as two graphs, of the forward and of the backward pass. Dimension names: R
-/// rows, D width, T tokens, L layers, E experts, K selected.
+/// \file  Records the layers of a decoder as two CUDA graphs: the forward pass and the backward pass. Dimension names:
+/// R rows, D width, T tokens, L layers, E experts, K selected.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,9 @@
 
 namespace evenkeel::nn::aten {
 
-/// A recorded pass. Its tensors stay where they are: a replay reads a batch from the layout, and writes hidden states,
-/// router logits and choices. The backward pass reads their gradients and adds to the gradients of the leaves in place.
+/// A recorded training pass. Its tensors keep their addresses: a replay reads a batch from the layout, and writes
+/// hidden states, router logits and selected experts. The backward pass reads the gradients of hidden states and router
+/// logits, and adds to the gradients of the leaves in place.
 class RecordedStack {
  public:
   /// Records both passes and computes neither. \param layout  of the batch
@@ -27,7 +28,8 @@ class RecordedStack {
   /// \return hidden states [R, D], then the router logits [T, E] of each of `logit_layers()`; they share the memory of
   /// this object
   std::vector<at::Tensor> forward(const Layout& layout);
-  /// Starts the backward pass of the last forward(). \param grads  of its results; undefined: zero
+  /// Starts the backward pass of the last forward().
+  /// \param grads  gradients of the results of forward(); undefined: zero
   void backward(const std::vector<at::Tensor>& grads);
 
   /// Returns the routing keys of the layers with router logits, which forward() returns in this order.
@@ -50,7 +52,7 @@ class RecordedStack {
   std::optional<DeviceGraph> forward_, backward_;
 };
 
-/// Computes the forward pass as a node of autograd, whose backward pass is recorded too.
+/// Replays the forward pass as one autograd node, which replays the backward pass.
 /// \return as RecordedStack::forward()
 std::vector<at::Tensor> run(const std::shared_ptr<RecordedStack>& stack, const Layout& layout);
 

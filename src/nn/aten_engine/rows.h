@@ -10,11 +10,11 @@
 
 namespace evenkeel::nn::aten {
 
-/// An index of rows and the data of its transpose, int64 on one device.
+/// A gather index and its transpose, which sums the gradients; int64 on one device.
 struct RowIndex {
   at::Tensor from_N;    ///< the source row of each gathered row
   at::Tensor order_N;   ///< the gathered rows sorted by source row
-  at::Tensor begins_R;  ///< the first place of each source row in order_N
+  at::Tensor begins_R;  ///< the first position of each source row in order_N
   bool defined() const { return from_N.defined(); }
 };
 
@@ -24,7 +24,7 @@ std::vector<int32_t> ints(std::span<const int64_t> values);
 /// Copies several index arrays to a device with one asynchronous copy. Usage: add() all, send(), then sent().
 class IndexUpload {
  public:
-  /// Adds an array. \return its number for the function that returns it
+  /// Adds an array. \return the number of the array, for sent(), sent_ints() or sent_floats()
   size_t add(std::span<const int64_t> values);
   size_t add(std::span<const int32_t> values);
   size_t add(std::span<const float> values);

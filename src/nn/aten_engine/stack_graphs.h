@@ -1,4 +1,4 @@
-/// \file  Keeps the recorded passes of one model (nn/engine/pass_graphs.h).
+/// \file  Keeps the CUDA graphs of one model (nn/engine/pass_graphs.h).
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace evenkeel::nn::aten {
 
-constexpr size_t kMostRecorded = 16;   ///< passes that are kept
-constexpr int64_t kLongestStep = 256;  ///< the longest sequence counts as a multiple of so many tokens
+constexpr size_t kMostRecorded = 16;   ///< recorded training passes that are kept
+constexpr int64_t kLongestStep = 256;  ///< Layout::longest is a multiple of so many tokens
 
-/// See PassGraphs. All recordings share one pool of memory, whose size is that of the largest.
+/// Implements PassGraphs. All training passes share one pool of memory, as large as the largest pass needs.
 class StackGraphs final : public PassGraphs {
  public:
   at::Tensor run(const GraphedPass& pass) override;
@@ -34,7 +34,7 @@ class StackGraphs final : public PassGraphs {
   /// Returns the recording of a pass, which may be made now; null if the pass is computed operator by operator.
   std::shared_ptr<RecordedStack> recording(const GraphedPass& pass, const Layout& layout);
   std::shared_ptr<RecordedStack> record(const GraphedPass& pass, const Layout& layout);
-  /// Returns what is known of a key, as the most recently used. A new key is added.
+  /// Returns the entry of a key and moves it to the front; adds an entry for a new key.
   Known& known(Key key, bool& is_new);
   void drop_old();
 

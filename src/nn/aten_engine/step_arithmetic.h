@@ -1,4 +1,4 @@
-/// \file  Declares the arithmetic of an optimiser step with LibTorch's operators, on any device.
+/// \file  Declares the tensor operations of an optimiser step with LibTorch's operators, on any device.
 #pragma once
 
 #include "nn/aten_engine/adamw.h"
@@ -6,7 +6,7 @@
 
 namespace evenkeel::nn::aten {
 
-/// Computes all experts of a layer at once, and waits for no value.
+/// Computes all experts of a layer at once. It never waits for the device.
 class AtenStepArithmetic final : public StepArithmetic {
  public:
   at::Tensor expert_norms(std::span<const at::Tensor> tensors) const override;

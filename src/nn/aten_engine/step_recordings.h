@@ -1,5 +1,5 @@
-/// \file  Records passes that add one token to each sequence of a cache (nn/engine/pass_graphs.h). Dimension names: B
-/// sequences, D width.
+/// \file  Records passes that add one token to each sequence of a cache, as CUDA graphs (nn/engine/pass_graphs.h).
+/// Dimension names: B sequences, D width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,13 +16,13 @@
 
 namespace evenkeel::nn::aten {
 
-constexpr size_t kMostRecordedSteps = 16;
+constexpr size_t kMostRecordedSteps = 16;  ///< passes that are kept, recorded or seen once
 
 /// A recorded pass. A replay reads the batch from `layout` and `step`, reads and writes the cache, and writes
 /// `hidden_BD`.
 struct RecordedStep {
   std::vector<int64_t> key;
-  std::shared_ptr<const PreparedFactors> factors{};  // so that no other factors have their address
+  std::shared_ptr<const PreparedFactors> factors{};  // kept alive, so that no other factors get their address
   Layout layout{};
   PlacesStep step{};
   at::Tensor hidden_BD{};
@@ -32,10 +32,10 @@ struct RecordedStep {
 /// Keeps the recorded passes of one model. All share one pool of memory.
 class StepRecordings {
  public:
-  /// \param counts  what is done is added to it; borrowed
+  /// \param counts  run() adds to these counts; borrowed
   explicit StepRecordings(PassGraphCounts& counts) : counts_(counts) {}
-  /// Computes a pass over a cache: see PassGraphs. The result holds until the next call.
-  /// \param may_record  false: operators compute the pass, at the sizes of a recorded one \return [B, D]
+  /// Computes a pass over a cache: see PassGraphs. The next call overwrites the result.
+  /// \param may_record  false: the pass runs operator by operator, padded as if it were recorded \return [B, D]
   at::Tensor run(const GraphedPass& pass, bool may_record);
   bool is_empty() const { return known_.empty(); }
   /// Drops all recordings and the factors that they keep.
@@ -49,7 +49,7 @@ class StepRecordings {
   /// Returns the recording of a pass, which may be made now; null: the pass is computed operator by operator.
   const RecordedStep* recording(const GraphedPass& pass, const Padded& padded);
   void record(const GraphedPass& pass, const Padded& padded, RecordedStep& into);
-  /// Compares the first replay with the operators.
+  /// Compares the first replay with the operators. \throws kInternal if they differ
   void check_replay(const GraphedPass& pass, const Padded& padded, const RecordedStep& recorded);
 
   PassGraphCounts& counts_;

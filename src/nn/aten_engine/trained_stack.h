@@ -11,7 +11,7 @@
 
 namespace evenkeel::nn::aten {
 
-/// Some matrices of a stack: of expert e the rows from `first_row`. Borrows the weights.
+/// Matrices in a stack: the matrix of expert e is rows [first_row, first_row + rows) of stack[e]. Borrows the weights.
 struct StackRows {
   const std::vector<FrozenWeight>& matrices;  ///< one per expert, [rows, I]
   int64_t first_row = 0;

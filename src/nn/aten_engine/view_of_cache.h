@@ -10,9 +10,10 @@
 
 namespace evenkeel::nn::aten {
 
-/// Returns the view of a pass: of the places where they are (nn/aten_engine/cache_places.h), if each sequence has one
-/// and gets one token; else a window (nn/aten_engine/cached_attention.h).
-/// \param cache  after KvCache::extend() \param offsets  [B + 1], as given to extend() \param last_only  of PassInput
+/// Returns a PlacesView (nn/aten_engine/cache_places.h) if each sequence has a place and gets one token, else a
+/// CacheWindow (nn/aten_engine/cached_attention.h).
+/// \param cache  after KvCache::extend() \param offsets  [B + 1], as given to extend()
+/// \param last_only  PassInput::last_only
 std::unique_ptr<CacheView> view_of(const KvCache& cache, std::span<const int64_t> offsets, bool last_only);
 
 }  // namespace evenkeel::nn::aten

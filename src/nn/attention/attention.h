@@ -22,7 +22,7 @@ struct HeadSteps {
   std::optional<double> clip{};  ///< clamps to [-clip, clip]
   RotaryTable rotary{};          ///< RoPE at the positions of the tokens
 };
-/// The steps of queries, keys and values, and how far queries see.
+/// The steps of queries, keys and values, and the settings of the attention scores.
 struct AttentionSteps {
   HeadSteps q{}, k{}, v{};
   int64_t window = 0;   ///< how many tokens a token attends to, itself included; 0: all up to itself
@@ -38,11 +38,12 @@ void check_offsets(std::span<const int64_t> offsets, int64_t tokens);
 
 /// Computes causal attention within each sequence, with scale 1/sqrt(P). H / G query heads share a key/value head.
 /// Saved for backward: q, k, v, the output, and logsumexp [R, H]. The steps are recomputed in the backward pass.
-/// \param q_RHP  [R, H, P] \param k_RGP, v_RGP  [R, G, P] \param offsets  [B + 1], see check_offsets()
-/// \param steps  applied first; they hold the window. The weights of their norms get gradients if they require them
+/// \param q_RHP  [R, H, P], float32 (float64 in tests) \param k_RGP, v_RGP  [R, G, P], of the type of q
+/// \param offsets  [B + 1], see check_offsets()
+/// \param steps  applied to q, k and v first. The weights of their norms get gradients if they require them
 /// (pre-training)
 /// \param rows_T  the row of each token (data/example.h); undefined: token t has row t, R = T
-/// \return [R, H * P] \throws kShape if sizes disagree
+/// \return [R, H * P], of the type of q \throws kShape if sizes disagree
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
                             std::span<const int64_t> offsets, const AttentionSteps& steps = {},
                             const at::Tensor& rows_T = {});

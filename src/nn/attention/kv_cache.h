@@ -8,8 +8,8 @@
 ///           cache.open(std::vector<int64_t>{40, 25});  // room for 40 and 25 tokens; a forward pass fills it
 ///           cache.select({1, 1, 0});                   // the first two share the rows of sequence 1
 ///
-/// Where each sequence lies alone in a place of its own (KvCache::move_to_places()), engine aten reads and writes the
-/// cache where it is.
+/// After KvCache::move_to_places() each sequence has a fixed range of rows of its own, a *place*. Engine aten then
+/// reads and writes the cache in place instead of copying it for each pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -44,11 +44,11 @@ struct KvShape {
   int64_t token_bytes() const { return 2 * layers * heads * width * static_cast<int64_t>(at::elementSize(type)); }
 };
 
-/// Room for the keys and values of `capacity` tokens in all layers: rows of a memory, which several blocks may share.
-/// The rows of one head are contiguous.
+/// Memory for the keys and values of `capacity` tokens in all layers. It is a range of rows of a tensor that several
+/// blocks may share. The rows of one head are contiguous.
 struct KvBlock {
   at::Tensor memory;      ///< [layers, 2, G, rows, P]: keys, then values
-  int64_t first_row = 0;  ///< of the block in the memory
+  int64_t first_row = 0;  ///< first row of the block in `memory`
   int64_t capacity = 0, used = 0;
 };
 
@@ -57,7 +57,7 @@ struct KvRun {
   std::shared_ptr<KvBlock> block;
   int64_t first = 0, count = 0;
   bool operator==(const KvRun&) const = default;
-  /// Returns the first row in the memory of the block.
+  /// Returns the first row of the run in block->memory.
   int64_t first_row() const { return block->first_row + first; }
 };
 
@@ -72,8 +72,8 @@ struct KvSequence {
   KvSequence prefix(int64_t tokens) const;
 };
 
-/// Memory whose rows are places of equal size: place i has the rows from i x capacity on. Passes may write to places
-/// without a sequence.
+/// Memory that is divided into places of equal size. Place i has the rows [i * capacity, (i + 1) * capacity). Passes
+/// may overwrite places that no sequence has.
 struct KvPlaces {
   at::Tensor memory;               ///< [layers, 2, G, places x capacity, P]: keys, then values
   int64_t capacity = 0;            ///< tokens of a place
@@ -82,11 +82,12 @@ struct KvPlaces {
   int64_t count() const { return memory.size(3) / capacity; }
 };
 
-/// Memory for one cache with places at a time. It only grows, so that the next cache lies at the same addresses.
+/// Memory for one cache with places at a time. It is kept and only grows, so that the next cache usually lies at the
+/// same addresses.
 class KvArena {
  public:
-  /// Returns memory for `places` places of `capacity` tokens, which a former call may have returned too. Its numbers
-  /// are any, but finite if all keys and values were: attention multiplies those that it does not see by zero.
+  /// Returns memory for `places` places of `capacity` tokens. It may be the memory of an earlier call, with old values.
+  /// These are finite if all keys and values were, as attention requires: it multiplies masked values by zero.
   /// \return [layers, 2, G, places x capacity, P]
   at::Tensor memory(const KvShape& shape, int64_t places, int64_t capacity);
 
@@ -102,10 +103,10 @@ class KvCache {
   std::vector<KvSequence> sequences;
 
   const KvShape& shape() const { return shape_; }
-  /// Allocates one memory with room for `tokens[b]` more tokens of each sequence b. A token takes shape().token_bytes()
+  /// Allocates one tensor with room for `tokens[b]` more tokens of each sequence b. A token takes shape().token_bytes()
   /// bytes. Pages are touched when tokens are written. \throws kShape unless there is one number for each sequence
   void open(std::span<const int64_t> tokens);
-  /// Allocates a memory with room for `tokens` more tokens of one sequence.
+  /// Allocates a tensor with room for `tokens` more tokens of one sequence.
   void open(size_t sequence, int64_t tokens);
   /// Appends offsets[b + 1] - offsets[b] uninitialised rows to each sequence b. \throws kShape unless there are as many
   /// sequences as in the cache; kInternal if the block of a sequence is full
@@ -113,11 +114,12 @@ class KvCache {
   /// Replaces sequence i by the former sequence sources[i]. Nothing is copied: sequences with the same source share its
   /// rows and its append_block.
   void select(std::span<const int64_t> sources);
-  /// Copies every sequence to a place of its own, where it has room for the rest of the place. They share nothing
-  /// afterwards. \param memory  of KvArena::memory(), for at least as many places as there are sequences
-  /// \param capacity  tokens of a place \throws kInternal if a sequence is longer than a place
+  /// Copies sequence b to place b, where it can grow to `capacity` tokens. Sequences share no rows afterwards.
+  /// \param memory  from KvArena::memory(), with at least as many places as there are sequences
+  /// \param capacity  tokens of a place \throws kInternal if a sequence is longer than a place, or has no place
   void move_to_places(const at::Tensor& memory, int64_t capacity);
-  /// Returns the places of the sequences; nothing unless each lies alone in a place of one memory.
+  /// Returns the places of the sequences; nullopt unless each sequence is one run from the first row of a place, and
+  /// all places are in one tensor. It does not check that the places differ.
   std::optional<KvPlaces> places() const;
   /// Returns the number of cached tokens of each sequence.
   std::vector<int64_t> lengths() const;

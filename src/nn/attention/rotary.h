@@ -1,6 +1,6 @@
 /// \file  Computes the frequencies and tables of rotary position embeddings (RoPE), plain or scaled to longer texts.
-/// The order of operations and their types are those of modeling_rope_utils.py of transformers 5.23.
-/// Dimension names: T tokens, P head width.
+/// Operations, their order and their types follow modeling_rope_utils.py of transformers 5.23.
+/// Dimension names: T tokens, P rotated elements of a head (`head_width`).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,7 +35,7 @@ struct YarnRope {
   bool truncate = true;                  ///< true: the bounds are rounded to whole indices
 };
 
-/// Divides each frequency by a factor of its own. Source: LongRoPE, Ding et al. 2024.
+/// Divides frequency i by factors[i]. Source: LongRoPE, Ding et al. 2024.
 struct LongRope {
   std::vector<double> factors{};  ///< [P / 2]
 };
@@ -47,7 +47,8 @@ struct RopeSpec {
   double attention_factor = 1;  ///< factor of all cosines and sines
 };
 
-/// Returns the angle per position of each pair of elements, [P / 2] float32.
+/// Returns the angle per position of each pair of elements, [P / 2] float32. \throws kShape if a LongRope does not have
+/// P / 2 factors
 at::Tensor rotary_frequencies(const RopeSpec& spec, int64_t head_width, c10::Device device);
 
 /// Holds the cosines and sines of RoPE, [T, P] float32 each. Source: Su et al. 2021, in the half-split layout of
@@ -55,7 +56,7 @@ at::Tensor rotary_frequencies(const RopeSpec& spec, int64_t head_width, c10::Dev
 struct RotaryTable {
   at::Tensor cos, sin;
 };
-/// Computes the table for `positions` (integers or floats) on their device. \param head_width  P
+/// Computes the table for `positions` (integers or floats) on their device. \throws as rotary_frequencies()
 RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, const RopeSpec& spec);
 
 }  // namespace evenkeel::nn

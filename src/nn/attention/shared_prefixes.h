@@ -8,8 +8,8 @@
 
 namespace evenkeel::nn {
 
-/// Converts between rows and tokens. Without shared rows all functions return their argument. No function records
-/// autograd operations. Threads: any.
+/// Converts between rows and tokens. Without shared rows all functions return their argument. All functions run outside
+/// autograd. Threads: any.
 class SharedRows {
  public:
   /// \param rows_T  int64, the row of each token, numbered in the order of first appearance (data/example.h);
@@ -22,7 +22,7 @@ class SharedRows {
   at::Tensor representatives(const at::Tensor& x_T) const;
   /// Writes each row to its first token and 0 to the others: [R, ...] -> [T, ...]. Transpose of representatives().
   at::Tensor scatter_to_representatives(const at::Tensor& x_R) const;
-  /// Sums the tokens of each row: [T, ...] -> [R, ...]. Transpose of expand(). The order is that of the tokens, for any
+  /// Sums the tokens of each row: [T, ...] -> [R, ...]. Transpose of expand(). Tokens are added in their order, for any
   /// number of threads.
   at::Tensor sum_by_row(const at::Tensor& x_T) const;
 

@@ -1,4 +1,4 @@
-/// \file  Defines the value of the key `model.engine`: the engine, or the one that suits the device.
+/// \file  Defines the values of the config key `model.engine`: an engine, or the default engine of the device.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace evenkeel::nn {
 
-/// Selects the implementation of the computation.
+/// A value of `model.engine`.
 enum class EngineChoice : uint8_t {
   kAuto,     ///< kKernels on a processor, kAten on a GPU
   kKernels,  ///< EngineKind::kKernels
@@ -22,12 +22,12 @@ constexpr auto names(EngineChoice) {
                     config::EnumName<EngineChoice>{"aten", EngineChoice::kAten}};
 }
 
-/// Checks that the engine computes on a device. \param device  a device name of a config ("auto" fits every engine)
+/// Checks that the engine supports a device. \param device  a device name of a config ("auto" fits every engine)
 /// \param place  " (file, line)" of the key, for the message
 /// \throws kConfig for the kernels on a GPU
 void check_engine(EngineChoice engine, std::string_view device, std::string_view place);
 
-/// Returns the engine that computes on a device. REQUIRES a device that is not "auto"
+/// Returns the engine to use on a device. REQUIRES a device that is not "auto"
 EngineKind engine_on(EngineChoice engine, std::string_view device);
 
 }  // namespace evenkeel::nn

@@ -1,5 +1,5 @@
-/// \file  Counts the operators of LibTorch that compute something, for tests. On a GPU each of them is one kernel
-/// launch or several, and small steps take as long as their launches.
+/// \file  Counts the operators of LibTorch that compute something, for tests. On a GPU each operator launches one or
+/// more kernels, and small steps take as long as their launches.
 #pragma once
 
 #include <ATen/Context.h>
@@ -15,7 +15,7 @@
 namespace evenkeel::testing {
 
 /// Counts the operators that this thread calls while the object lives. Views, allocations and operators that only call
-/// others are left out. At most one object exists per thread.
+/// others are left out. REQUIRES that the thread has no other object of this class.
 class OperatorCount {
  public:
   OperatorCount() {
@@ -27,7 +27,7 @@ class OperatorCount {
   OperatorCount(const OperatorCount&) = delete;
   OperatorCount& operator=(const OperatorCount&) = delete;
 
-  /// Counts by operator since the construction or the last call.
+  /// Returns the number of calls of each operator since the construction or the last take().
   static std::map<std::string, int64_t> take() { return std::exchange(state().counts, {}); }
 
  private:

@@ -16,7 +16,7 @@ struct LaunchShape {
   unsigned threads = 128;  ///< per block, a multiple of 32
 };
 
-/// A GPU as the driver knows it. Threads: any.
+/// One GPU, used through the CUDA driver. Threads: any for launch(); one for load().
 class DriverDevice {
  public:
   /// Opens libcuda and the context that LibTorch uses. \throws kConfig when there is no driver or no such GPU
@@ -25,11 +25,11 @@ class DriverDevice {
   DriverDevice(const DriverDevice&) = delete;
   DriverDevice& operator=(const DriverDevice&) = delete;
 
-  /// Returns the name by which NVRTC knows the GPU, e.g. "sm_90".
+  /// Returns the architecture of the GPU in the form that NVRTC takes, e.g. "sm_90".
   const std::string& architecture() const { return architecture_; }
   /// Loads compiled kernels. \throws kConfig when the driver refuses them
   void load(const std::string& cubin);
-  /// Starts a kernel on the current stream of the device. Nothing is started for no blocks. REQUIRES load().
+  /// Starts a kernel on the current stream of the device. Does nothing if `shape` has 0 blocks. REQUIRES load().
   /// \param arguments  the struct that the kernel takes, which is copied \throws kInternal naming the kernel
   void launch(const std::string& kernel, const LaunchShape& shape, const void* arguments) const;
 

@@ -9,6 +9,7 @@
 
 namespace evenkeel::nn::cuda {
 
+/// A group of CUDA kernels.
 enum class Kernel : uint8_t {
   kSwiglu,   ///< SwiGLU of experts with the LoRA term, and its gradients with the routing weight
   kNorm,     ///< RMSNorm of heads and of the residual stream, with rotary positions
@@ -17,18 +18,18 @@ enum class Kernel : uint8_t {
 };
 constexpr std::array<std::string_view, 4> kKernelNames{"swiglu", "norm", "rows", "routing"};
 
-/// A set of kernels.
+/// A set of groups.
 class KernelSet {
  public:
   constexpr KernelSet() = default;
   static constexpr KernelSet all() { return KernelSet((1u << kKernelNames.size()) - 1); }
   /// Reads "all", "none", or names of kKernelNames with commas between them. \param key, place  the setting and where
-  /// it stands, for the message \throws kConfig for an unknown name, or one that is there twice
+  /// it stands, for the message \throws kConfig for an unknown or repeated name
   static KernelSet read(std::string_view text, std::string_view key, std::string_view place = "");
 
   constexpr bool has(Kernel kernel) const { return (bits_ >> static_cast<unsigned>(kernel) & 1u) != 0; }
   constexpr bool is_empty() const { return bits_ == 0; }
-  /// Returns the text that read() takes.
+  /// Returns the set in the form that read() takes.
   std::string text() const;
   constexpr bool operator==(const KernelSet&) const = default;
 

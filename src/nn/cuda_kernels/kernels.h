@@ -1,5 +1,5 @@
-/// \file  Decides which CUDA kernels compute in this process. Like LibTorch's deterministic algorithms they are a
-/// setting of the process, which is made before the first forward pass.
+/// \file  Selects the CUDA kernels of this process. Like LibTorch's deterministic mode the selection is global. Make it
+/// before the first forward pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,22 +11,23 @@
 
 namespace evenkeel::nn::cuda {
 
-/// Returns why this process cannot run the kernels on `device`, and what to do, in one line; empty if it can. The
-/// kernels are compiled and loaded once per device, from the cache of compiled kernels if they are there. Thread-safe.
+/// Returns why this process cannot run the kernels on `device`, and what to do, in one line; empty if it can. The first
+/// call for a device loads the kernels, from the cache of compiled kernels or after compiling them. Thread-safe.
 std::string why_no_kernels(c10::Device device);
 
-/// Computes with `kernels` on `device` from now on, and with LibTorch's operators instead of the others. Not
-/// thread-safe. \throws kConfig as why_no_kernels() says
+/// Selects the groups of kernels that compute on `device` from now on; LibTorch's operators compute instead of the
+/// others. Does nothing for the CPU. Not thread-safe. \throws kConfig as why_no_kernels() says
 void use_kernels(c10::Device device, KernelSet kernels);
 
-/// Returns the device on which a kernel computes with `x`; null: operators compute. A kernel computes with float32 and
-/// bfloat16 on a GPU, where use_kernels() has named it.
+/// Returns the device for a kernel of the group on `x`; null: use LibTorch's operators. It is null unless `x` is
+/// float32 or bfloat16, on a GPU for which use_kernels() selected the group.
 const DriverDevice* device_for(Kernel kernel, const at::Tensor& x);
 
-/// Returns the device on which a kernel computes with the numbers of `index`, which is int64; null: operators compute.
+/// The same for an operand `index` of int64.
 const DriverDevice* device_for_indices(Kernel kernel, const at::Tensor& index);
 
-/// Starts one of the variants that EVENKEEL_KERNEL of common.cuh makes of a kernel. \param type  of the values
+/// Starts the variant of a kernel for a type and a width of loads (EVENKEEL_KERNEL in source/common.cuh).
+/// \param type  type of the values, float32 or bfloat16
 /// \param wide  true if all rows of the arguments can be read in pieces of 16 bytes (can_be_wide())
 template <typename Arguments>
 void launch(const DriverDevice& device, const std::string& name, at::ScalarType type, bool wide,
@@ -35,7 +36,7 @@ void launch(const DriverDevice& device, const std::string& name, at::ScalarType 
 }
 
 /// Returns whether rows of `width` values begin at multiples of 16 bytes in each of these tensors. Undefined tensors
-/// are left out; other tensors have values of the type `type` or wider.
+/// are ignored. REQUIRES that the other tensors have values of `type` or wider.
 bool can_be_wide(int64_t width, at::ScalarType type, std::initializer_list<const at::Tensor*> tensors);
 
 /// Returns the address of a tensor's values, or null for an undefined one.

@@ -12,8 +12,8 @@ namespace evenkeel::nn::cuda {
 /// A shared library, which stays loaded as long as the program. Cheap to copy.
 class Library {
  public:
-  /// Opens a library. \param name  a file name, which the dynamic linker looks up, or a path \return an unset object
-  /// where there is none
+  /// Opens a library. \param name  a file name, which the dynamic linker looks up, or a path
+  /// \return an object that is not set if there is no such library
   static Library open(const std::string& name);
 
   bool is_set() const { return handle_ != nullptr; }

@@ -7,18 +7,18 @@
 
 namespace evenkeel::nn::cuda {
 
-/// NVRTC as found on this machine. Threads: any.
+/// The NVRTC of this machine. Threads: any.
 class Nvrtc {
  public:
-  /// Opens libnvrtc: in the folder that EVENKEEL_NVRTC names, else where the dynamic linker finds it, else among the
-  /// packages beside LibTorch. \throws kConfig saying what to install
+  /// Opens libnvrtc. If EVENKEEL_NVRTC is set, it must name the folder. Otherwise the dynamic linker looks the library
+  /// up, then the Python packages beside LibTorch are searched. \throws kConfig saying what to install
   Nvrtc();
 
   /// Returns the version, e.g. "13.0".
   const std::string& version() const { return version_; }
   /// Returns the path of the library.
   const std::string& file() const { return file_; }
-  /// Compiles all kernels. \param architecture  of the GPU, e.g. "sm_90" \return the bytes of the cubin
+  /// Compiles all kernels. \param architecture  architecture of the GPU, e.g. "sm_90" \return the bytes of the cubin
   /// \throws kConfig when the library is incomplete or too old for the architecture; kInternal when it refuses the
   /// sources
   std::string compile(const std::string& architecture) const;

@@ -37,11 +37,12 @@ void check_factor_shapes(const at::Tensor& a, const at::Tensor& b, const at::Ten
 /// nearest, ties to even. A row of zeros has scale 0. \param w_OI  [O, I], any float type
 FrozenWeight quantized(const at::Tensor& w_OI);
 
-/// Computes x W^T. \param x_TI  [T, I], float32 (float64 in tests), contiguous \return [T, O] in the type of x
+/// Computes x W^T. \param x_TI  [T, I], float32 (float64 in tests), contiguous
+/// \param products  which kernel computes the matrix product; default: kFp32Exact \return [T, O] in the type of x
 at::Tensor matmul_nt(const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products = {});
-/// Computes x W^T and writes it to `out` [T, O].
+/// Computes x W^T and writes it to `out` [T, O], of the type of x.
 void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products);
-/// Computes dY W. \param dy_TO  [T, O], contiguous \return [T, I]
+/// Computes dY W. \param dy_TO  [T, O], contiguous \param products  as in matmul_nt() \return [T, I] in the type of dY
 at::Tensor matmul_nn(const at::Tensor& dy_TO, const FrozenWeight& w, const MatmulTable& products = {});
 
 }  // namespace evenkeel::nn

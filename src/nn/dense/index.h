@@ -11,9 +11,9 @@ namespace evenkeel::nn {
 /// Returns the elements of a contiguous int64 tensor on the CPU. \throws kInternal for any other tensor
 std::span<const int64_t> numbers(const at::Tensor& index);
 
-/// The following functions write by an index with one kernel on a GPU. Deterministic algorithms are off for these
-/// calls, because theirs sort the index first. The results are deterministic without them: REQUIRES that no place is
-/// written twice. The switch is global, so only one thread may use a GPU.
+/// The following functions write by an index with one kernel on a GPU. LibTorch's deterministic mode is off during
+/// these calls, because its algorithms sort the index first. REQUIRES that no element is written twice: then results
+/// are deterministic without that mode. The mode is global to the process, so only one thread may use a GPU.
 
 /// Writes `values` to the places `index` of `to` along dimension `dim`, as scatter_() does.
 /// \param index, values  of equal sizes \return to

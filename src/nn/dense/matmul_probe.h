@@ -18,7 +18,7 @@ struct MeasuredMatmul {
 
   GemmContext context{};
   Direction direction{};
-  int64_t rows = 0;
+  int64_t rows = 0;                       ///< rows of activations
   std::array<double, kKernels> gflops{};  ///< median GFLOP/s by kernel, on weights outside the cache; 0: not supported
   /// Returns the kernel to use. Kernels are compared in the order kFp32Exact, kBf16Dot, kBf16Tile, kBf16Vendor,
   /// kUpcast. A later kernel is chosen only if it is more than 10 % faster, because smaller differences may be noise.

@@ -10,7 +10,7 @@ namespace evenkeel::nn {
 
 /// Returns leaves[i].narrow(axis, begin, length) for all i as one tensor [n, ...], a differentiable copy. The backward
 /// pass adds all gradients by one operator where they lie in one stack (nn/dense/gradients.h).
-/// \param leaves  n tensors of equal sizes, 1 or more \param axis  below 0: counted from the last
+/// \param leaves  n >= 1 tensors of equal sizes \param axis  below 0: counted from the last
 at::Tensor stacked_slices(at::TensorList leaves, int64_t axis, int64_t begin, int64_t length);
 
 /// Returns the whole tensors as one tensor [n, ...], like stacked_slices().

@@ -1,6 +1,6 @@
-/// \file  Declares the pass of one batch through the layers of a decoder, as an engine computes it. A model asks the
-/// pass for each layer and does not know which engine it is. Dimension names: B sequences, R rows, N selected rows, T
-/// tokens, H query heads, G key/value heads, P head width, I in, O out, D width, E experts, K selected.
+/// \file  Declares the pass of one batch through the layers of a decoder, as an engine computes it. A model calls the
+/// pass for each layer and does not know which engine implements it. Dimension names: B sequences, R rows, T tokens, H
+/// query heads, G key/value heads, P head width, I in, O out, D width, E experts, K selected experts of a token.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,11 +37,12 @@ struct ExpertLayer {
   ExpertFactors factors{};
 };
 
-/// All factors of a model that a pass adds to its weights. Borrows the states; null: none.
+/// All LoRA factors that a pass adds to the weights of a model: adapters, and the change of the base. Borrows the
+/// states; null: none.
 struct ModelFactors {
   const lora::AdapterState *adapters = nullptr, *base_change = nullptr;
   size_t layers = 0;
-  /// Returns the experts of a layer; nothing for a layer without experts.
+  /// Returns the experts of a layer; nullopt for a layer without experts.
   std::function<std::optional<ExpertLayer>(size_t layer)> experts{};
   bool has_experts = false;                 ///< whether any layer has experts
   at::ScalarType activations = at::kFloat;  ///< type of the hidden states
@@ -55,7 +56,7 @@ struct PreparedFactors {
   virtual ~PreparedFactors() = default;
 };
 
-/// The residual stream after a block, and its norm for the next block.
+/// The residual stream after a block, and its RMSNorm for the next block.
 struct NormedSum {
   at::Tensor sum_RD, norm_RD;
 };
@@ -67,11 +68,11 @@ struct PassInput {
   c10::Device device;                 ///< of the weights
   int64_t rotary_width = 0;           ///< width of the rotary tables
   std::span<const RopeSpec> ropes{};  ///< one for each rotary table
-  KvCache* cache = nullptr;           ///< after KvCache::extend(batch.offsets); null: none
+  KvCache* cache = nullptr;           ///< REQUIRES an earlier KvCache::extend(batch.offsets); null: no cache
   bool last_only = false;             ///< the last layer computes the last row of each sequence only; needs a cache
   int64_t experts = 0, top_k = 0;     ///< E and K of all layers with experts; 0: the model has none
-  std::shared_ptr<const PreparedFactors> factors{};  ///< of Engine::prepare(); null where the engine has none
-  /// Output: the routing of each micro-batch, one entry per micro-batch of the batch; empty: not recorded.
+  std::shared_ptr<const PreparedFactors> factors{};  ///< the result of Engine::prepare()
+  /// Output: the routing, one entry per micro-batch; empty: routing is not recorded.
   std::span<RoutingByLayer> routing{};
   bool records_logits = true;  ///< RouterOptions::records_logits
 };
@@ -86,40 +87,43 @@ class Pass {
 
   /// Returns the token ids of the rows, [R] int64, on the device.
   virtual const at::Tensor& ids_R() const = 0;
-  /// Returns rotary table `number` at the positions of the rows, [R, P] each.
+  /// Returns rotary table `number` at the positions of the rows, [R, rotary_width] each.
   virtual const RotaryTable& rotary(size_t number) const = 0;
   /// Returns the row of each sequence's last token, [B] int64. REQUIRES PassInput::last_only.
   const at::Tensor& last_rows_B() const { return last_rows_B_; }
 
-  /// Converts the input of a block to the type in which its products are computed.
+  /// Converts the input of a block to the type of its matrix products.
   virtual at::Tensor block_input(const at::Tensor& x_RD) const = 0;
   /// Applies several linear layers to one input: y = x W^T + the low-rank terms (nn/dense/linear.h).
-  /// \param exact  true: in the type of `x`, whatever Compute::inner is
+  /// \param exact  true: the matrix products have the type of `x`, whatever Compute::inner is
   /// \return [R, O] for each layer \throws kShape if sizes disagree
   virtual std::vector<at::Tensor> linears(const at::Tensor& x_RI, std::span<const LinearLayer> layers,
                                           bool exact) const = 0;
   /// Computes nn::rms_norm(). \return [R, D]
   virtual at::Tensor rms_norm(const at::Tensor& x_RD, const at::Tensor& weight_D, double eps) const = 0;
-  /// Adds the output of a block to the residual stream and normalises the sum: x + added, and rms_norm() of it.
-  /// \param for_products  true: only products read the norm, so it may have the type of block_input()
+  /// Adds the output of a block to the residual stream: returns x + added and the rms_norm() of that sum.
+  /// \param for_products  true: only matrix products read the norm, so it may have the type of block_input()
   virtual NormedSum add_norm(const at::Tensor& x_RD, const at::Tensor& added_RD, const at::Tensor& weight_D, double eps,
                              bool for_products) const;
   /// Computes nn::apply_steps(): norm, clamp and rotation of heads. \return [R, H, P]
   virtual at::Tensor apply_steps(const at::Tensor& x_RHP, const HeadSteps& steps) const = 0;
-  /// Computes causal attention of the batch, and of the cached tokens before it. Keys and values go to the cache.
-  /// \param q  [R, H, P], or [B, H, P] of the last tokens, if `only_last` \param k, v  [R, G, P]
-  /// \param layer  index in the cache \param steps  applied first \return [R, H P] or [B, H P]
+  /// Computes causal attention. With a cache, keys and values are first written to it, and queries attend to the cached
+  /// tokens too.
+  /// \param q  [R, H, P]; if `only_last`, [B, H, P]: the last token of each sequence (REQUIRES PassInput::last_only)
+  /// \param k, v  [R, G, P]
+  /// \param layer  index of the layer in the cache \param steps  applied to q, k and v first
+  /// \return [R, H P] or [B, H P]
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                        const AttentionSteps& steps, bool only_last) const;
   /// Computes nn::route().
   virtual Routing route(const at::Tensor& logits_RE, const RouterOptions& options, const at::Tensor& phi_E,
                         bool norm_topk_prob) const = 0;
-  /// Writes the routing of a layer to PassInput::routing. \param layer  its routing key
+  /// Writes the routing of a layer to PassInput::routing. \param layer  the routing key of the layer
   void record(const std::string& layer, const at::Tensor& logits_RE, const at::Tensor& experts_RK);
   /// Computes nn::experts(). \param layer  index of the layer in ModelFactors \return [R, D]
   virtual at::Tensor experts(const at::Tensor& x_RD, const Routing& routing, const ExpertLayer& of,
                              size_t layer) const = 0;
-  /// Completes what the pass writes: the cache and the recorded routing.
+  /// Completes the cache and PassInput::routing. Call it after the last layer.
   virtual void end() {}
 
  protected:
@@ -129,9 +133,9 @@ class Pass {
   /// Applies the steps, stores keys and values, and computes attention over the cache.
   virtual at::Tensor cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                             const AttentionSteps& steps, bool only_last) const = 0;
-  /// Returns the values of the tokens, which may share rows. \param x_R  [R, ...] \return [T, ...]
+  /// Copies each row to the tokens that share it. \param x_R  [R, ...] \return [T, ...]
   virtual at::Tensor of_tokens(const at::Tensor& x_R) const = 0;
-  /// Counts the choices of a layer, at once or in end(). \param experts_RK  [R, K] int64
+  /// Counts how often a layer selects each expert, at once or in end(). \param experts_RK  [R, K] int64
   virtual void count(const std::string& layer, const at::Tensor& experts_RK) = 0;
 
   const PassInput in_;

@@ -1,6 +1,6 @@
-/// \file  Declares passes that are recorded once and replayed, so that a GPU computes the layers of a training step,
-/// or of a step of generation, without a start of each operator by the host (docs/gpu.md). Dimension names: R rows, D
-/// width.
+/// \file  Declares CUDA graphs of forward and backward passes. The layers of a training step, or of a generation step,
+/// are recorded once. A replay then starts all their operators at once, so that the host need not start each
+/// (docs/gpu.md). Dimension names: R rows, D width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,34 +14,35 @@
 
 namespace evenkeel::nn {
 
-/// A forward pass of a training step, or of sequences in a cache. Borrows everything.
+/// A forward pass of a training step, or of a generation step over a cache. Borrows all members.
 struct GraphedPass {
-  /// Training: the batch has a last sequence of padding (data::padded()), and `factors` is null. A pass over a cache
-  /// is recorded only if it has `factors`, which the recording keeps.
+  /// Training: the batch ends with a sequence of padding (data::padded()), and `input.factors` is null. A pass over a
+  /// cache is recorded only if `input.factors` is set; the recording keeps these factors.
   const PassInput& input;
-  /// Everything beside the sizes of the batch that the operators of the pass depend on: addresses and sizes of the
-  /// factors, of their gradients and of router options, and numbers. Two passes with the same key differ in the values
-  /// of their tensors alone.
+  /// All that the operators depend on except the sizes of the batch: numbers, and addresses and sizes of the factors,
+  /// of their gradients and of the tensors in router options. Two passes with the same key and batch sizes differ only
+  /// in the values of their tensors. Empty: the pass is not recorded.
   const std::vector<int64_t>& key;
-  /// Converts the factors (Engine::prepare()).
+  /// Returns the converted factors (Engine::prepare()).
   const std::function<std::shared_ptr<const PreparedFactors>()>& factors;
-  /// Computes the final hidden states [R, D] with the layers of a pass.
+  /// Returns the final hidden states [R, D]. It calls the layers of `pass`.
   const std::function<at::Tensor(Pass& pass)>& layers;
 };
 
-/// What was done with the passes so far.
+/// Numbers of passes so far. The pass that is recorded is then replayed, and counts as both.
 struct PassGraphCounts {
   int64_t recorded = 0, replayed = 0, eager = 0;  ///< eager: operator by operator
 };
 
-/// Recorded passes of one model. A pass of new sizes or with a new key is computed operator by operator, which also
-/// loads what its operators need. The second is recorded, and replayed from then on: one graph for the forward pass,
-/// and one for the backward pass, which adds to the gradients in place. Only the passes that were used last are kept.
-/// If a recording fails, which is logged, nothing is recorded any more.
-/// Of passes over a cache, those are recorded that extend each sequence of KvCache::places() by one token. Their batch
-/// is padded here, to a power of two of sequences, with tokens in places that are free. Others are computed operator by
-/// operator.
-/// All ways give the same bits. For one thread.
+/// The CUDA graphs of one model. The first pass with given sizes and a given key runs operator by operator, which also
+/// loads the libraries that its operators need. The second one is recorded, and it and all later ones are replayed. A
+/// training pass has two graphs: the forward pass, and the backward pass, which adds to the gradients in place. Only
+/// the most recently used recordings are kept. If a recording fails, a warning is logged and no pass is recorded any
+/// more; a failure over a cache ends recording over caches only.
+/// A pass over a cache is recorded only if each sequence has a place (KvCache::places()) and gets one token, and if the
+/// pass has neither gradients, nor routing, nor PassInput::last_only. The batch is padded to a power of two of
+/// sequences, or to the number of places if that is smaller, with tokens in free places.
+/// Recorded and eager passes are bit-identical. Threads: one.
 class PassGraphs {
  public:
   PassGraphs() = default;
@@ -49,12 +50,12 @@ class PassGraphs {
   PassGraphs& operator=(const PassGraphs&) = delete;
   virtual ~PassGraphs() = default;
 
-  /// Computes a pass, and records its routing (PassInput::routing). The result and the router logits hold until the
-  /// next call: their backward pass must be complete before it.
+  /// Computes a pass and fills PassInput::routing. The next call overwrites the result and the router logits, so
+  /// complete their backward pass first.
   /// \return [R, D]
   virtual at::Tensor run(const GraphedPass& pass) = 0;
-  /// Returns memory for caches with places, whose addresses recordings keep. Only one such cache may be in use. A
-  /// training step gives the memory back, and ends the recordings of passes over a cache.
+  /// Returns the memory of caches with places. Recordings contain its addresses, so only one such cache may be in use
+  /// at a time. A training step frees the recordings of passes over a cache, and this memory with them.
   virtual KvArena& arena() = 0;
   virtual PassGraphCounts counts() const = 0;
 };

@@ -5,7 +5,7 @@
 
 namespace evenkeel::nn {
 
-/// Returns the engine that computes as `kind` says. It lives as long as the program.
+/// Returns the engine of a kind. It lives as long as the program.
 const Engine& engine_of(EngineKind kind);
 /// Returns the engine that `compute` selects.
 inline const Engine& engine_of(const Compute& compute) { return engine_of(compute.engine); }

@@ -1,4 +1,4 @@
-/// \file  Declares AdamW on processors, over pieces of all parameters.
+/// \file  Declares AdamW on the CPU. Threads share the work in pieces of equal length.
 #pragma once
 
 #include "nn/engine/step_arithmetic.h"

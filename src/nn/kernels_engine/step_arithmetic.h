@@ -1,12 +1,12 @@
-/// \file  Declares the arithmetic of an optimiser step on processors.
+/// \file  Declares the tensor operations of an optimiser step on the CPU.
 #pragma once
 
 #include "nn/engine/step_arithmetic.h"
 
 namespace evenkeel::nn {
 
-/// Computes in one pass over memory, expert by expert. Sums are float64, and their order does not depend on the number
-/// of threads.
+/// Computes in one pass over memory, expert by expert. Sums are float64. Their order does not depend on the number of
+/// threads, except in limit_norm(), which adds with LibTorch's operators.
 class KernelsStepArithmetic final : public StepArithmetic {
  public:
   at::Tensor expert_norms(std::span<const at::Tensor> tensors) const override;

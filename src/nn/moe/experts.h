@@ -31,7 +31,8 @@ struct ExpertFactors {
 /// x, the routing weights and the adapters get gradients (nn/dense/gradients.h). Expert weights get one if they require
 /// it; an expert without a token gets zeros. Changes of the base get none. Saved for backward, if a gradient is needed:
 /// x, and per token-choice the outputs of gate and up and x A^T; the rest is recomputed. Threads: all; experts run in
-/// parallel and write to separate memory, so the number of threads changes bits only if the kernels of `products` do.
+/// parallel and write to separate memory, so the number of threads changes bits only if it does so for the kernels in
+/// `products`.
 /// \param x_TD  [T, D], float32 (float64 in tests) \param products  selects the kernels \return [T, D]
 /// \throws Error{kShape} if sizes disagree or an expert is out of range
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,

@@ -17,7 +17,7 @@ namespace evenkeel::nn {
 enum class ModulationMode {
   kCandidate,  ///< phi is added to the N_p largest scores; then the top K experts are selected
   /// The min(K, N_p) experts with the largest scores are selected first. phi is added to the scores of all experts
-  /// except those with the N_p largest. These experts fill the remaining places, if any.
+  /// except the N_p largest. If K > N_p, the best K - N_p of these experts are selected too.
   kPreserve,
 };
 /// Selects the function that turns the logits of a checkpoint's router into scores of experts.
@@ -48,7 +48,7 @@ struct RouterOptions {
   int64_t num_candidates = 0;  ///< N_p, 0 .. E; 0 switches modulation off
   ModulationMode mode = ModulationMode::kCandidate;
   bool raw_gates = false;      ///< gate weights follow the scores without phi, which then only selects experts
-  TensorMap modulation{};      ///< MoE layer -> phi [E] float32, may require a gradient
+  TensorMap modulation{};      ///< routing key of an MoE layer -> phi [E] float32, may require a gradient
   at::Tensor output_scale{};   ///< [1], multiplies every MoE layer's output, may require a gradient; undefined: 1
   bool records_logits = true;  ///< whether RoutingStats::router_logits is recorded, for a loss that reads it
 };
@@ -57,8 +57,8 @@ struct RouterOptions {
 struct RoutingStats {
   at::Tensor router_logits;  ///< [T, E] raw scores s, differentiable; undefined if they require no gradient or are not
                              ///< recorded (RouterOptions::records_logits)
-  /// [E] int64, how often each expert was selected. Each token of the micro-batch counts K times, also if it shares its
-  /// computed row with others.
+  /// [E] int64, how often each expert was selected. Each token of the micro-batch counts K times, even if it shares its
+  /// computed row with other tokens.
   at::Tensor counts;
   int64_t tokens = 0;  ///< tokens of the micro-batch
 
@@ -72,7 +72,7 @@ using RoutingByLayer = std::map<std::string, RoutingStats>;
 /// The result of route().
 struct Routing {
   /// [T, K] int64, selected experts, ties to the lowest index. kCandidate: largest modulated score first. kPreserve:
-  /// first the kept experts by raw score, then the others by modulated score.
+  /// first min(K, N_p) experts by raw score, then the others by modulated score.
   at::Tensor experts;
   at::Tensor weights;  ///< [T, K], type of the logits, differentiable with respect to logits and phi
 };

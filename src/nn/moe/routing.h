@@ -1,5 +1,5 @@
 /// \file  Selects experts and computes gate weights of a sparse MoE layer, with UB-SMoE's dynamic modulated routing.
-/// Dimension names: T tokens, E experts, K selected, N candidates.
+/// Dimension names: T tokens, E experts, K selected. N_p is the number of candidates.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,9 @@
 namespace evenkeel::nn {
 
 /// Routes T tokens. The scores are s = logits. m is s + phi for the experts that the mode selects, and s for the
-/// others. The top K experts of m are selected, and the gate weights are computed from m (docs/methods.md).
+/// others. kCandidate selects the top K experts of m; kPreserve selects the top min(K, N_p) experts of s first, then
+/// the best others of m. The gate weights are computed from m, or from s with RouterOptions::raw_gates, and multiplied
+/// by the output scale (docs/methods.md).
 /// \param logits_TE  [T, E] float32 or float64 \param phi_E  [E] or undefined
 /// \param norm_topk_prob  the checkpoint's flag
 /// \throws kConfig if top_k is not in 1 .. E or num_candidates is not in 0 .. E; kShape if sizes disagree

@@ -11,7 +11,7 @@
 
 namespace evenkeel::nn {
 
-/// Selects how the score of a group follows from those of its experts.
+/// Selects how the score of a group is computed from the scores of its experts.
 enum class GroupScore { kLargest, kSumOfTwoLargest };
 
 /// Describes the router of a checkpoint. Source: DeepSeek-V2 (2024) for groups, DeepSeek-V3 (2024) for the rest.
@@ -31,9 +31,9 @@ struct RouterRule {
 };
 
 /// Routes T tokens as nn::route() does (nn/moe/routing.h), with the scores of `rule`. UB-SMoE's router offset phi is
-/// added to logits, before the score function. Candidates (RouterOptions::num_candidates) are the experts with the
-/// largest scores without phi, plus bias. Groups are chosen without phi too. Gate weights are the scores of the logits
-/// with phi (RouterOptions::raw_gates: without), without the bias.
+/// added to logits, before the score function. Candidates (RouterOptions::num_candidates) have the largest scores plus
+/// bias, computed without phi. Groups are chosen without phi too. Gate weights are scores without the bias, computed
+/// with phi, or without it if RouterOptions::raw_gates is set.
 /// GateNorm::kRenormSelected divides them by their sum, whatever the checkpoint says.
 /// \param logits_TE  [T, E] float32 or float64 \param phi_E  [E] or undefined
 /// \throws kConfig if top_k is not in 1 .. E or above the number of experts in the kept groups, if num_candidates is

@@ -11,7 +11,7 @@
 namespace evenkeel::nn {
 
 /// Computes u_i = sum over c of p_c a_{c,i} / n_c for one layer. u sums to the mean K.
-/// \param counts  a_c, one [E] per client \param tokens  n_c > 0 \param weights  p_c \return [E] float64 \throws kShape
+/// \param counts  a_c, one [M] per client \param tokens  n_c > 0 \param weights  p_c \return [M] float64 \throws kShape
 /// unless all three have the same length above 0; kData if a client routed no token
 at::Tensor utilization(std::span<const at::Tensor> counts, std::span<const int64_t> tokens,
                        std::span<const double> weights);

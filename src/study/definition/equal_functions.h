@@ -12,11 +12,11 @@
 
 namespace evenkeel::study {
 
-/// Checks that the gate weights of all arms are computed alike, and that all arms are scored with the same number of
-/// experts per token at some rank evaluation mode. Reads the config.json of the models, no weights. A difference is
-/// allowed if `[study] free` names its key.
-/// \param runs  planned runs of the study; those of one seed are enough
-/// \throws kConfig naming the arms, their values and both ways to go on; as models::load_shape()
+/// Checks that the gate weights are renormalised in all arms or in none, and that all arms are scored with the same
+/// number of experts per token in some rank evaluation mode. Reads the config.json of the models, no weights. A
+/// difference is allowed if `[study] free` names its key. Gates may also differ between models if it names model.path.
+/// \param runs  planned runs of the study; the runs of one seed are enough
+/// \throws kConfig naming the arms, their values and both remedies; as models::load_shape()
 void check_equal_functions(const StudySection& study, std::span<const PlannedRun> runs);
 
 }  // namespace evenkeel::study

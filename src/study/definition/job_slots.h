@@ -14,8 +14,8 @@ namespace evenkeel::study {
 /// when it ends.
 class JobSlots {
  public:
-  /// \param device  model.device of the runs: cpu, cuda or cuda:N. The runs of cuda are spread over all GPUs
-  /// \param jobs    largest number of runs at the same time; on GPUs their number is a further limit
+  /// \param device  model.device of the runs: cpu, cuda or cuda:N. With cuda, runs are spread over all GPUs
+  /// \param jobs    largest number of runs at the same time; the number of GPUs is a further limit
   /// \param gpus    number of GPUs of this machine
   JobSlots(std::string device, int64_t jobs, int64_t gpus);
 
@@ -24,8 +24,8 @@ class JobSlots {
   std::optional<size_t> take();
   /// REQUIRES a slot that is taken
   void give_back(size_t slot);
-  /// Returns the variables of a run's environment, each as NAME=VALUE, by which `cuda` is the GPU of the slot
-  /// (base/system/device.h). Empty if there is nothing to choose.
+  /// Returns the environment variables, each as NAME=VALUE, that make `cuda` the GPU of the slot in a run
+  /// (base/system/device.h). Empty unless there are several slots of cuda.
   std::vector<std::string> environment(size_t slot) const;
   /// Returns a sentence about the runs on GPUs; empty if `jobs` is 1 or the runs are on processors.
   std::string notice() const;

@@ -20,10 +20,10 @@ class RunClaims {
   /// \param folder  folder of the study, which must exist
   /// \param runs    indices into StudyState::runs
   /// \param labels  StudyRun::label() of each of `runs`, for errors
-  /// \throws kIo naming the first run that another process has claimed
+  /// \throws kIo naming the first run that another process has claimed; as lock_state()
   RunClaims(const std::filesystem::path& folder, std::span<const size_t> runs, std::span<const std::string> labels);
 
-  /// Returns true if `entry` of a folder is a file of claims, or was left by a process that was killed.
+  /// Returns true if `entry` is a file of claims, or a temporary file of one that a killed process left.
   static bool is_claim(const std::filesystem::path& entry);
 
  private:

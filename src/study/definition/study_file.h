@@ -58,12 +58,12 @@ struct StudySection {
 /// A study file, read and checked; the base config is not opened.
 struct StudyFile {
   StudySection study;
-  std::filesystem::path base;  ///< study.base as a path from the working folder
+  std::filesystem::path base;  ///< study.base, relative to the working folder or absolute
   void visit(auto& field) { field("study", study, ""); }
 
   /// Reads a study file. \throws kIo, kConfig naming file, line, key and the allowed values
   static StudyFile load(const std::filesystem::path& file);
-  /// Returns the file as TOML with every key, with another base.
+  /// Returns the file as TOML with every key, and with `other_base` as the base.
   std::string text(const std::string& other_base) const;
   /// Returns the arms as study.json holds them.
   std::vector<Arm> arms() const;

@@ -8,7 +8,7 @@
 namespace evenkeel::study {
 
 /// Locks the folder for one change of study.json. Waits up to half a minute while another process holds the lock.
-/// \throws kIo naming the process that holds it
+/// \throws kIo naming the process that holds the lock
 FolderLock lock_state(const std::filesystem::path& folder);
 
 }  // namespace evenkeel::study

@@ -1,7 +1,7 @@
 /// \file  Defines the file study.json of a study's folder: its arms, its seeds, and the state of every run.
 ///
 ///   base.toml             copy of the config that every run starts from, as it was given
-///   ARM/arm.toml          the config of an arm: base.toml with the settings, and every path as it was settled
+///   ARM/arm.toml          the config of an arm: base.toml with the settings, and every path as it was resolved
 ///   study.json            this state, sealed (base/plain/sealed.h)
 ///   study.toml            the study file, with base.toml as its base; written from study.json
 ///   ARM/seed-SEED/        an ordinary run folder (fed/run/run_folder.h)
@@ -61,9 +61,9 @@ struct StudyRun {
   int64_t seed = 0;
   std::string folder;  ///< below the study's folder: "ARM/seed-SEED"
   RunState state = RunState::kPlanned;
-  std::optional<std::string> error{};  ///< the one line of a failed run
+  std::optional<std::string> error{};  ///< error line of a failed run
   std::optional<double> seconds{};     ///< wall time of all processes that have worked on it
-  std::string config_sha256;           ///< of the settled config without output.dir, when it was planned
+  std::string config_sha256;           ///< of the settled config without output.dir, when the run was planned
   void visit(auto& field) {
     field("arm", arm);
     field("seed", seed);
@@ -86,12 +86,12 @@ struct StudyState {
   std::vector<int64_t> seeds{};
   std::vector<Arm> arms{};
   std::vector<std::string> set{};     ///< settings of every arm from the study file
-  std::vector<std::string> common{};  ///< settings of every arm from the command line, after those of the file
-  std::vector<std::string> free{};    ///< keys in which arms may differ, beyond those that check_arms() allows
-  std::vector<std::string> pinned{};  ///< threads, device and arithmetic of every run, as settings
+  std::vector<std::string> common{};  ///< settings of every arm from the command line, applied after `set`
+  std::vector<std::string> free{};    ///< keys in which arms may differ, beyond the keys that check_arms() allows
+  std::vector<std::string> pinned{};  ///< pinned_settings() of all runs (study/definition/study_plan.h)
   std::string base_sha256{};          ///< of base.toml
   std::string moved_base{};           ///< folder that the base model was moved to; empty: it was not
-  std::optional<methods::MethodDescriptions> methods{};  ///< of arms with methods in Python
+  std::optional<methods::MethodDescriptions> methods{};  ///< methods in Python that arms use; empty: none
   std::vector<StudyRun> runs{};                          ///< every arm with every seed, once
   void visit(auto& field) {
     field("version", version);
@@ -128,7 +128,7 @@ bool is_arm_name(std::string_view name);
 bool holds_study(const std::filesystem::path& folder);
 /// Reads study.json. Threads: any number of readers, while one process writes.
 /// \throws kIo when the folder holds no study; kCheckpoint naming file and field when it is damaged, of another
-/// version, or not every arm with every seed
+/// version, or does not list every arm with every seed once
 StudyState read_state(const std::filesystem::path& folder);
 /// Writes study.json atomically. REQUIRES that this process holds the lock of the folder. \throws kIo
 void write_state(const std::filesystem::path& folder, const StudyState& state);

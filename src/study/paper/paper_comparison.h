@@ -1,4 +1,4 @@
-/// \file  Compares the values of studies with those of a table of the paper.
+/// \file  Compares the results of studies with a table of the paper.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@ namespace evenkeel::study {
 /// A printed value of the paper, and the values of our runs.
 struct PaperCell {
   std::optional<double> paper;                 ///< empty: the paper has no such row
-  std::vector<std::optional<double>> by_seed;  ///< in the order of the seeds of the study
+  std::vector<std::optional<double>> by_seed;  ///< in the order of the study's seeds; empty: no study has the row
   bool marked = false;                         ///< a note of the table refers to this cell
   std::string mode{};                          ///< rank evaluation mode of the values; empty: the method has none
 
-  std::optional<double> mean() const;
+  std::optional<double> mean() const;                    ///< over the seeds with a value; nothing if there is none
   std::optional<comparison::Interval> interval() const;  ///< 95 %, by t over seeds
   int64_t seeds() const;                                 ///< number of seeds with a value
 };
@@ -33,29 +33,30 @@ struct PaperResult {
   std::vector<std::optional<PaperCell>> other_mode{};
 };
 
-/// Counts how far the order of the arms in a row agrees with that of the paper.
+/// Counts the pairs of arms in a row whose order agrees with the paper.
 struct OrderAgreement {
-  int64_t pairs = 0;         ///< pairs of arms that both sides have and whose printed values differ
+  int64_t pairs = 0;         ///< pairs of arms with different printed values and with runs of a common seed
   int64_t agree = 0;         ///< pairs whose means are in the paper's order
   int64_t shown = 0;         ///< pairs among `agree` whose 95 % interval of the paired difference excludes zero
   int64_t contradicted = 0;  ///< pairs in the other order whose interval excludes zero
   bool confirmed() const { return pairs > 0 && shown == pairs; }
 };
 
-/// Fills a table from studies. An arm is taken from the first study that has the arm and the row. Rows that only the
-/// studies have (tasks of other data) follow those of the paper.
+/// Fills a table from studies. The values of an arm come from the first study that has the arm and the row. Rows that
+/// only the studies have (other tasks, layers, rounds) follow the paper's rows.
 /// \throws kConfig if no study has any of the table's arms
 std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const comparison::StudyRuns> studies);
 
 /// Compares the order of the arms in a row.
 OrderAgreement order_agreement(const PaperResult& result);
 
-/// Formats the paper's values and those of the runs side by side, with the interval, the number of seeds and a mark on
-/// cells with a note. A rank method has a line for each rank evaluation mode that its runs were scored in; the note
+/// Formats the paper's values and the runs' values side by side, with the interval, the number of seeds and a mark on
+/// cells with a note. A rank method has a line for each rank evaluation mode in which its runs were scored; the note
 /// says which mode is the table's.
 report::Table paper_report(const PaperTable& table, std::span<const PaperResult> results);
-/// Returns one sentence about the order of the arms in the table's rank evaluation mode, and one in the other if there
-/// are scores; then the notes of the table, one sentence each.
+/// Returns sentences about the table. The first ones compare the order of the arms in the row "average", or if there is
+/// none, in each row with several printed values: one for the table's rank evaluation mode, one for the other mode if
+/// it has scores. Then follow the claims and the notes of the table, one sentence each.
 std::vector<std::string> paper_sentences(const PaperTable& table, std::span<const PaperResult> results);
 
 }  // namespace evenkeel::study

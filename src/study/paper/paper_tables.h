@@ -38,10 +38,10 @@ constexpr auto names(PaperSeries) {
 /// The printed values of a row.
 struct PaperRow {
   std::string row;
-  std::vector<double> paper;       ///< one per arm; may be empty
+  std::vector<double> paper;       ///< one value per arm; empty: none is printed
   std::vector<std::string> of{};   ///< the arms of `paper`; empty: all
-  std::string measure{};           ///< empty: the table's
-  std::optional<double> budget{};  ///< empty: the table's
+  std::string measure{};           ///< empty: the table's measure
+  std::optional<double> budget{};  ///< empty: the table's budget
   void visit(auto& field) {
     field("row", row, "task, budget, study, or average; of rows = measure a title");
     field("paper", paper, "one value per arm; empty: none is printed");
@@ -91,8 +91,8 @@ struct PaperTable {
   PaperRows rows = PaperRows::kMean;
   std::string measure;            ///< as in scoring/measures.h, or as in study/paper/paper_costs.h
   std::string unit;               ///< fraction, percent, count, MiB or number
-  std::string rank_mode;          ///< of rank methods: a or b; empty: they have one, or there are none
-  std::optional<double> budget;   ///< the only one that counts; empty: all
+  std::string rank_mode;          ///< rank evaluation mode of rank methods, a or b; empty: no arm has two modes
+  std::optional<double> budget;   ///< the only budget that counts; empty: all budgets
   std::vector<std::string> arms;  ///< the columns
   std::vector<PaperRow> values;
   PaperSeries series = PaperSeries::kNone;
@@ -117,7 +117,7 @@ struct PaperTable {
   }
   /// Returns the printed value of an arm, if there is one.
   std::optional<double> printed(const PaperRow& row, const std::string& arm) const;
-  /// \throws kConfig if a row has not one value per arm, or a claim is of no row or arm
+  /// \throws kConfig if a row with values has not one per arm, or a claim names an unknown row or arm
   void resolve(const config::Table& table) const;
 };
 

@@ -24,7 +24,7 @@ class ChildProcess {
   /// Returns the complete lines that the child has written since the last call, without line ends and cut to 4096
   /// bytes. Does not wait.
   std::vector<std::string> lines();
-  /// Returns the exit code when the child has ended, 128 + the signal when it was killed. Does not wait.
+  /// Returns the exit code, or 128 + the signal if the child was killed; nothing while it runs. Does not wait.
   std::optional<int> exit_code();
   /// Asks the child to save its state and end (SIGTERM).
   void stop() const;

@@ -1,4 +1,4 @@
-/// \file  Makes experiments of a study's runs without weights, to check and to foresee them.
+/// \file  Makes the experiments of a study's runs without weights, to check the runs and to estimate their needs.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace evenkeel::study {
 
-/// Makes the experiments. The rows of the first one are kept, because all arms of a seed read the same rows, and it
-/// takes seconds to tokenise them.
+/// Makes experiments. The rows of the first one are kept, because all arms of a seed read the same rows, and it takes
+/// seconds to tokenise them. For one thread.
 class DryRuns {
  public:
   struct Made {
     fed::Experiment experiment;
-    bool has_known_rows = false;  ///< training and test rows are those of the first experiment
+    bool has_known_rows = false;  ///< training and test rows are the first experiment's
   };
 
-  /// \param task  borrowed
+  /// \param task  borrowed; it must outlive this object
   explicit DryRuns(const StudyTask& task) : task_(&task) {}
   /// Makes the experiment of task.study.runs[run], without weights. \throws as make_experiment()
   Made make(size_t run);

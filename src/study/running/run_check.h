@@ -7,8 +7,8 @@
 
 namespace evenkeel::study {
 
-/// Checks that the folder of a run is empty or holds this run without damage: its config and, if the run is done, all
-/// rounds and the adapter. Waits up to 10 seconds for a process that is about to leave the folder.
+/// Checks that the folder of a run is empty or holds this run: its config and, if the run is done, all rounds and the
+/// files of commit, scores and adapter. Waits up to 10 seconds for a process that is about to leave the folder.
 /// \param index  index of the run in study.state.runs
 /// \param again  true: a done run whose folder was deleted may be repeated
 /// \throws kIo when the folder is in use, missing or partly deleted; kConfig when it holds a run of another study;

@@ -14,15 +14,15 @@
 
 namespace evenkeel::study {
 
-/// Starts runs of a study and records how they end.
+/// Starts runs of a study and records how they end. For one thread.
 class RunQueue {
  public:
   /// \param mine  indices of the runs of this process in study.state.runs, in the order of execution
-  /// \param slots  of the runs at the same time, all free
+  /// \param slots  places of concurrent runs, all free
   /// \param methods  FILE:CLASS of methods in Python, by name
   RunQueue(Study study, std::vector<size_t> mine, JobSlots slots, std::map<std::string, std::string> methods = {});
 
-  /// Starts runs until every slot is taken or none is left.
+  /// Starts runs that are not done until every slot is taken or no run is left.
   void fill();
   /// Polls the child processes: forwards their warnings, records the runs that have ended, and shows the progress.
   void poll();
@@ -30,8 +30,9 @@ class RunQueue {
   void stop();
   /// Returns true after stop() once the last running run has ended.
   bool stopped() const { return stopping_ && at_work_.empty(); }
+  /// Returns true if no run is running or left to start.
   bool empty() const { return at_work_.empty() && next_ >= mine_.size(); }
-  /// Returns a line like "2 of 6 runs done".
+  /// Returns a line as StudyProgress::text().
   std::string summary() const { return progress_.text(); }
 
  private:

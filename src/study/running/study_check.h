@@ -5,9 +5,10 @@
 
 namespace evenkeel::study {
 
-/// Checks that runs at the same time fit into memory together. A single run is checked by itself.
-/// \param each     bytes that a run needs
-/// \param at_once  number of runs at the same time; on GPUs it may be less than `jobs`, the value of --jobs
+/// Checks that concurrent runs fit into memory together. With at_once = 1 it checks nothing: a run checks itself.
+/// \param each       bytes that a run needs
+/// \param available  bytes of main memory
+/// \param at_once    number of concurrent runs; on GPUs it may be less than `jobs`, the value of --jobs
 /// \throws kConfig naming both numbers
 void check_runs_fit(int64_t each, int64_t available, int64_t at_once, int64_t jobs);
 

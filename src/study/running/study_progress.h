@@ -33,7 +33,7 @@ class StudyProgress {
   bool poll();
   /// Returns a line like "fedit:1 round 2/3; 1 of 6 runs done, about 40 s left".
   std::string text() const;
-  /// Returns the time left of all runs of this process; empty before the first round.
+  /// Returns the seconds left for all runs of this process; empty before the first round.
   std::optional<double> seconds_left() const;
 
  private:

@@ -6,8 +6,8 @@
 
 namespace evenkeel::study {
 
-/// Returns a line with the number of runs by state, then a line for each run with its rounds, seconds or error. It may
-/// be called while processes execute runs. \throws as read_state()
+/// Returns a line with the numbers of done and failed runs, then a line for each run with its state and its seconds,
+/// error or rounds. It may be called while processes execute runs. \throws as read_state()
 std::string study_status(const std::filesystem::path& folder);
 
 }  // namespace evenkeel::study

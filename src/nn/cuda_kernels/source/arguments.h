@@ -1,8 +1,8 @@
 /// \file  The arguments of the CUDA kernels. The program and the kernels compile this file, so it includes nothing and
 /// uses no type whose width depends on the compiler. Pointers are device addresses; "T" is the type of the kernel's
-/// values, float32 or bfloat16; other types are as declared. A kernel reads and writes rows one after another.
-/// Dimension names: S slots (token-choices sorted by expert), F expert width, N rows, D width, H heads of a token, P
-/// head width, T tokens, E experts, K selected experts of a token.
+/// values, float32 or bfloat16; other types are as declared. Arrays are row-major and contiguous. Dimension names: S
+/// slots (token-choices sorted by expert), F expert width, N rows, D width, H heads of a token, P head width, T tokens,
+/// E experts, K selected experts of a token.
 #pragma once
 
 namespace evenkeel::nn::cuda {
@@ -63,8 +63,8 @@ struct ResidualNormForward {
   const void* added;     ///< [N, D] T: a; null: nothing is added, and `sum` is not written
   const float* factors;  ///< [D]: w
   float* sum;            ///< [N, D], output: r
-  void* y;               ///< [N, D] T, output; null: y_float
-  float* y_float;        ///< [N, D], output in the place of y
+  void* y;               ///< [N, D] T, output; null: y_float is written
+  float* y_float;        ///< [N, D], output instead of y
   float* inverse_rms;    ///< [N], output
   int width;             ///< D
   float eps;
@@ -72,14 +72,14 @@ struct ResidualNormForward {
 
 /// The gradients of ResidualNormForward. One block per row.
 struct ResidualNormBackward {
-  const void* dy;            ///< [N, D] T; null: dy_float
-  const float* dy_float;     ///< [N, D], in the place of dy
+  const void* dy;            ///< [N, D] T; null: dy_float is read
+  const float* dy_float;     ///< [N, D], read instead of dy
   const float* dsum;         ///< [N, D]: the gradient of r from its other uses; null: none
   const float* sum;          ///< [N, D]: r
   const float* factors;      ///< [D]
   const float* inverse_rms;  ///< [N]
   float* dx;                 ///< [N, D], output
-  void* dadded;              ///< [N, D] T, output: the same gradient; null: not wanted
+  void* dadded;              ///< [N, D] T, output: the same gradient as dx; null: not wanted
   int width;                 ///< D
 };
 
@@ -129,7 +129,7 @@ struct RouteBackward {
   int top_k;
 };
 
-/// A slice of the token-choices that one block of CountChoices and PlaceChoices reads.
+/// Number of token-choices in a slice. One block of CountChoices or PlaceChoices reads one slice.
 constexpr int kSliceChoices = 256;
 
 /// Counts the choices of each expert in each slice. One block per slice.
@@ -149,7 +149,7 @@ struct StartSlots {
   int experts;
 };
 
-/// Writes the slots of the choices: those of one expert keep their order. One block per slice.
+/// Writes the slots of the choices. Choices of one expert keep their order. One block per slice.
 struct PlaceChoices {
   const long long* chosen;  ///< [S]
   const int* starts;        ///< [slices, E]

@@ -1,8 +1,8 @@
 /// \file  Computes the causal attention of one sequence and one key/value head on raw memory. Queries are processed in
 /// blocks of 64. The scores of a block with all tokens that it attends to are computed at once, so memory grows
-/// linearly with the length, or with the window. Products use nn/kernels/matmul/gemm.h, so the order of summation
-/// depends only on the sequence. Threads: the caller's. Dimension names: L tokens, M query heads that share the key
-/// head, P head width.
+/// linearly with the length, or with the window. Matrix products use nn/kernels/matmul/gemm.h, so the order of
+/// summation depends only on the sequence. Threads: the caller's. Dimension names: L tokens, M query heads that share
+/// the key head, P head width.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct CausalAttention {
 template <typename T>
 void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch);
 
-/// The gradients, laid out as q, k and v. dq, dk and dv are overwritten.
+/// The gradients, laid out as out, q, k and v. dq, dk and dv are overwritten.
 template <typename T>
 struct CausalAttentionGradients {
   const T* dout = nullptr;

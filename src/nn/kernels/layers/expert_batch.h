@@ -17,9 +17,9 @@ struct ExpertBatch {
   const ExpertSlots& slots;
   MatmulTable products;
   int64_t top_k, hidden, width;
-  const T *x, *weights;       ///< x [T, D], weights [T, K]
+  const T *x, *weights;       ///< x [T, D], routing weights [T, K]
   SavedActivations<T> saved;  ///< by slot: g and u [S, F], xa [S, R]; null: nothing is saved
-  std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;  ///< views of expert 0
+  std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;  ///< views of the factors of expert 0
   std::array<std::vector<StoredMatrix>, kProjections> matrices;           ///< [E] each
   std::vector<uint8_t> live;  ///< [T], 0: the token has no gradient; empty: all tokens have one
 
@@ -33,7 +33,8 @@ struct ExpertBatch {
 };
 
 /// A result with one row per token. A row is the sum, over the token's choices, of weight * (row of the choice's slot).
-/// Tokens that are not live get zeros. With one expert per token, rows are written to the tokens directly.
+/// Tokens that are not live get zeros. With one expert per token, rows are written to `by_token` directly, and rows of
+/// tokens that are not live stay unchanged.
 template <typename T>
 struct TokenRows {
   T* by_token = nullptr;       ///< [T, D]
@@ -45,12 +46,13 @@ struct TokenRows {
 template <typename T>
 void experts_forward(const ExpertBatch<T>& batch, const TokenRows<T>& y);
 
-/// The gradients of a backward pass, except those that ExpertBatch::lora points to. Null: not wanted.
+/// The gradients of a backward pass, except the gradients of the factors, to which ExpertBatch::lora points. Null: not
+/// wanted.
 template <typename T>
 struct ExpertBatchGradients {
   TokenRows<T> dx{};
   T* dweights = nullptr;                                 ///< [T, K]; unchanged for tokens that are not live
-  std::array<std::vector<T*>, kProjections> matrices{};  ///< [E] x [out, in]; empty: frozen
+  std::array<std::vector<T*>, kProjections> matrices{};  ///< [E] pointers to [out, in]; empty: frozen
 };
 
 /// Computes the gradients. REQUIRES `saved` of the forward pass. \param dy_TD  [T, D]

@@ -34,7 +34,7 @@ struct ExpertView {
 template <typename T>
 struct SavedActivations {
   T *g = nullptr, *u = nullptr;  ///< [N, F], outputs of the gate and up projections
-  T* xa = nullptr;               ///< [N, R], input times A^T of the adapter: gate, up, down
+  T* xa = nullptr;               ///< [N, R], input times A^T of the adapter; columns of gate, up, down
 };
 
 /// Buffers of one call.
@@ -47,8 +47,8 @@ struct ExpertWorkspace {
   std::vector<T> row_weights;
 };
 
-/// Computes y = down(silu(gate(x)) * up(x)), without the routing weight. Gate and up are one grouped product with x,
-/// and their factors A are another.
+/// Computes y = down(silu(gate(x)) * up(x)), without the routing weight. Gate and up are one grouped matrix product
+/// with x, and their factors A a second one.
 /// \param x  [N, D]
 /// \param saved  g and u are written, and xa if there is an adapter
 /// \param y  [N, D]

@@ -40,9 +40,9 @@ StoredMatrix dense_matrix(const T* data, int64_t out, int64_t in, int64_t stride
   return w;
 }
 
-/// Returns the operand for xa = x A^T, to be computed in one group with other products of x (GroupedOperandOf in
-/// matmul/matmul_operands.h). \param xa  [N, R], rows
-/// `stride` elements apart
+/// Returns the operand for xa = x A^T, to be computed in one group with other matrix products of x (GroupedOperandOf in
+/// matmul/matmul_operands.h).
+/// \param xa  [N, R], rows `stride` elements apart
 template <typename T>
 GroupedOperandOf<T> lora_a_operand(const LoraView<T>& lora, T* xa, int64_t stride) {
   return {lora.a, {xa, stride}};

@@ -56,7 +56,7 @@ struct Prefetcher {
         row_bytes(w.bytes(w.columns)),
         stride_bytes(w.bytes(w.stride)),
         rows(w.rows) {}
-  /// Divides all rows by `calls` calls of fetch(bytes_per_call). If that is more than 8 cache lines per call,
+  /// Divides all rows among `calls` calls of fetch(bytes_per_call). If that is more than 8 cache lines per call,
   /// prefetching is switched off, because the calls would wait for memory.
   void spread_over(int64_t calls) {
     constexpr int64_t kLine = 64, kMaxLines = 8;
@@ -133,7 +133,7 @@ struct GemmKernels {
   int64_t lanes;                ///< float32 lanes of a vector
   int64_t unpacked_rows;        ///< largest number of rows for multiply_unpacked(); a divisor or multiple of `lanes`
   int64_t unpacked_terms;       ///< largest number of terms for multiply_unpacked()
-  int64_t unpacked_vectors;     ///< vectors per row of its panel, at most kMaxUnpackedVectors
+  int64_t unpacked_vectors;     ///< vectors per row of the panel of multiply_unpacked(), at most kMaxUnpackedVectors
   int64_t unpacked_piece;       ///< largest number of rows that a thread takes at once
   RowRange unpacked_bf16_rows;  ///< numbers of rows of x for which a bfloat16 weight is best read in place
 

@@ -9,8 +9,8 @@ namespace evenkeel::nn::kernels {
 
 struct GemmKernels;
 
-/// The arithmetic of a GEMM. The bfloat16 ones round activations to bfloat16 and accept weights in bfloat16 and int8
-/// only. Sums are float32 in all three; gemm.h states their orders.
+/// The arithmetic of a GEMM. kBf16Pairs and kBf16Tiles round activations to bfloat16 and accept weights in bfloat16 and
+/// int8 only. Sums are float32 in all three; gemm.h states their orders.
 enum class Arithmetic : uint8_t {
   kFp32,       ///< one float32 term per step
   kBf16Pairs,  ///< two bfloat16 terms per step, as the AVX512-BF16 dot product takes them

@@ -15,7 +15,7 @@
 
 namespace evenkeel::nn::kernels {
 
-/// Buffers of one product. Keep one between products. Threads: one product at a time.
+/// Buffers of one matrix product. Keep them between calls, so that their memory is reused. Threads: one at a time.
 template <typename T>
 struct MatmulScratch {
   GemmScratch gemm;                     // kFp32Exact, kBf16Dot, kBf16Tile

@@ -40,7 +40,7 @@ struct GemmScratch {
 };
 
 /// A low-rank product that is added to the main product while the main product's partial sums are in the cache, for
-/// example scaling (x A^T) B^T added to x W^T. The bits are those of a second product that is added to the first.
+/// example scaling (x A^T) B^T added to x W^T. A second product that is added to the first would give the same bits.
 /// The arithmetic is always kFp32.
 template <typename T>
 struct LowRankEpilogueOf {

@@ -1,5 +1,5 @@
-/// \file  Implements GEMM with one operand read in place instead of being packed. The functions of gemm.h call the
-/// functions of this file first. These handle two cases in which packing costs more than it saves:
+/// \file  Implements GEMM with one operand read in place instead of being packed. gemm_nt() and gemm_nn() of gemm.h
+/// call the functions of this file first, which handle two cases in which packing costs more than it saves:
 /// - Narrow weights (LoRA factors): the activations are read in place and the weight is packed.
 /// - Few rows of activations (an expert's part of a small batch), or kBf16Tiles with any number of rows: the weight is
 ///   read in place and the activations are packed.

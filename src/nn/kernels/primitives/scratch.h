@@ -12,8 +12,8 @@ namespace evenkeel::nn::kernels {
 
 /// A reusable buffer of numbers of type T. The memory begins at a cache line (64 bytes): the BLAS library may sum in
 /// another order when its operands are aligned differently, and runs must repeat to the bit. Buffers of two huge pages
-/// and more ask the system for huge pages, because rows of logits are some 200 KB apart and would each need a page.
-/// Threads: one at a time.
+/// and more ask the system for huge pages, because rows of logits are some 200 KB apart, so that each would need a
+/// TLB entry of its own. Threads: one at a time.
 template <typename T>
 class Scratch {
  public:
