@@ -75,8 +75,7 @@ void check_model(const std::string& path) try {
   throw error.with_context("--model");
 }
 
-/// The folders of the node's state between rounds and of final adapters. By default they are next to its key or its
-/// socket.
+/// The folders of the node's state and of final adapters. By default they are next to its key or its socket.
 struct KeptFolders {
   std::string memory, adapters;
   explicit KeptFolders(const NodeFlags& flags) {
@@ -89,7 +88,6 @@ struct KeptFolders {
 /// Checks everything that this machine provides, before a server is contacted.
 void check_brought(const NodeFlags& flags) {
   if (!flags.key.empty()) check_file(flags.key);
-  if (!flags.key.empty()) check_replaced_file("--key", concat(flags.key, ".node"));  // the node's own state
   if (!flags.masking.peers.empty()) flower::read_peers(flags.masking.peers);
   if (!flags.ca.empty()) check_file(flags.ca);
   if (!flags.ca.empty()) flower::check_authority(flags.ca);
@@ -106,7 +104,8 @@ void check_brought(const NodeFlags& flags) {
 flower::NodeOptions link_of(const NodeFlags& flags) {
   flower::NodeOptions link{
       .server = server_of({.server = flags.server, .ca = flags.ca, .insecure = flags.insecure}, "--superlink"),
-      .key_file = flags.key};
+      .key_file = flags.key,
+      .folder = KeptFolders(flags).memory};
   link.poll_s = flags.poll;
   link.stop = alive_or_interrupted;
   return link;
@@ -135,6 +134,20 @@ flower::NodeClientOptions client_of(const NodeFlags& flags) {
               }};
 }
 
+/// Checks that no flag of the node's own connection stands beside --socket, where it would have no effect.
+void check_socket_alone(const NodeFlags& flags) {
+  if (flags.socket.empty()) return;
+  const NodeFlags defaults;
+  std::vector<std::string> others;
+  if (flags.server != defaults.server) others.emplace_back("--superlink");
+  if (!flags.ca.empty()) others.emplace_back("--ca");
+  if (flags.insecure) others.emplace_back("--insecure");
+  if (flags.once) others.emplace_back("--once");
+  if (flags.poll != defaults.poll) others.emplace_back("--poll");
+  EK_CHECK(others.empty(), kConfig, "--socket is ", flags.socket,
+           ", where Flower's ClientApps connect; remove: ", join(others));
+}
+
 void run_node_command(const NodeFlags& flags) {
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
   limits::check_integer("--min-test-rows", flags.limits.min_test_rows, 1, limits::kRows);
@@ -146,6 +159,7 @@ void run_node_command(const NodeFlags& flags) {
   if (!flags.device.empty()) find_device(flags.device, "--device");  // said before a server is asked
   EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
            "a node has either --key, to join a server, or --socket, for Flower's ClientApps");
+  check_socket_alone(flags);
   const auto link = flags.socket.empty() ? std::optional(link_of(flags)) : std::nullopt;
   const auto client = client_of(flags);
   check_brought(flags);

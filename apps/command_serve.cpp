@@ -97,21 +97,39 @@ std::string folder_of(const ServeFlags& flags) {
              : flags.out;
 }
 
-/// Returns the given flags of the network.
-std::vector<std::string> network_words(const ServeFlags& flags) {
+/// Returns the given flags of a server that listens itself, but for --listen.
+std::vector<std::string> listening_words(const ServeFlags& flags) {
   std::vector<std::string> words;
-  if (!flags.grid.empty()) return {"--grid", flags.grid};
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {flag, value});
   };
-  add("--listen", flags.listen);
   add("--allow", flags.allow);
   add("--certificate", flags.certificate);
   add("--key", flags.key);
   add("--fab", flags.fab);
-  if (flags.patience != ServeFlags().patience) add("--patience", concat(flags.patience));
   if (flags.open) words.emplace_back("--open");
   if (flags.insecure) words.emplace_back("--insecure");
+  return words;
+}
+
+/// Checks that no flag of a server that listens itself stands beside --grid, where it would have no effect.
+void check_grid_alone(const ServeFlags& flags) {
+  if (flags.grid.empty()) return;
+  auto others = listening_words(flags);
+  if (flags.listen != ServeFlags().listen) others.insert(others.begin(), {"--listen", flags.listen});
+  EK_CHECK(others.empty(), kConfig, "--grid is ", flags.grid,
+           ", where a Flower app listens for this server; remove: ", command_line(others));
+}
+
+/// Returns the given flags of the network.
+std::vector<std::string> network_words(const ServeFlags& flags) {
+  std::vector<std::string> words{"--grid", flags.grid};
+  if (flags.grid.empty()) {
+    words = {"--listen", flags.listen};
+    const auto others = listening_words(flags);
+    words.insert(words.end(), others.begin(), others.end());
+  }
+  if (flags.patience != ServeFlags().patience) words.insert(words.end(), {"--patience", concat(flags.patience)});
   return words;
 }
 
@@ -155,7 +173,9 @@ flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& op
 void run_serve(const ServeFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
   check_base_flag(flags.base, flags.resume);
+  check_grid_alone(flags);
   EK_CHECK(!flags.method.changed || flags.resume, kConfig, "--changed-method goes with --resume");
+  flags.method.check_choice(flags.config, flags.settings);
   auto network = flags.grid.empty() ? network_of(flags) : flower::CoordinatorOptions{.folder = {}};
   check_not_kept("--out", folder_of(flags));
   if (!flags.grid.empty()) check_not_kept("--grid", flags.grid);

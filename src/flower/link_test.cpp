@@ -170,6 +170,25 @@ TEST(Link, ASecondProcessOfThisMachineWithTheSameKeyIsRefusedAtOnce) {
   testing::next_instruction(first);
 }
 
+TEST(Link, ANodeWritesIntoItsFolderAloneAndKnowsItAgainWithANewCopyOfItsKey) {
+  const testing::Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  const testing::TemporaryFolder machine;
+  auto options = testing::node_options(coordinator, keys, 0);
+  options.folder = machine.path() / "state";
+  for (const auto* name : {"first", "second"}) {  // as systemd copies a credential for each start of a service
+    options.key_file = machine.path() / name / "key.pem";
+    make_folders(options.key_file.parent_path());
+    fs::copy_file(keys.file(0), options.key_file);
+    NodeLink link(options);
+    link.join();
+    EXPECT_TRUE(path_exists(options.folder / "link.json"));
+    EXPECT_EQ(entries_of(options.key_file.parent_path()).size(), 1u);
+    coordinator.send(link.id(), Content(), {});
+    testing::next_instruction(link);
+  }  // ends without signing off; the next one does not wait until this one counts as offline
+}
+
 TEST(Link, ACopyOfTheStateOfALivingNodeDoesNotSignItOff) {
   const testing::Keys keys(1);
   Coordinator coordinator(testing::options_for(keys));
@@ -179,7 +198,9 @@ TEST(Link, ACopyOfTheStateOfALivingNodeDoesNotSignItOff) {
   auto options = testing::node_options(coordinator, keys, 0);
   options.key_file = machine.path() / "copy.pem";
   fs::copy_file(keys.file(0), options.key_file);
-  fs::copy_file(keys.file(0).string() + ".node", options.key_file.string() + ".node");
+  options.folder = machine.path() / "memory";
+  make_folders(options.folder);
+  fs::copy_file(keys.file(0).string() + ".memory/link.json", options.folder / "link.json");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
   options.stop = [end] { return std::chrono::steady_clock::now() > end; };
   NodeLink second(options);

@@ -85,8 +85,22 @@ def test_invalid_keys_and_certificates_are_rejected(place, tiny_model):  # noqa:
     refused(*words, "--insecure", "--key", place / "rows.jsonl", says=["rows.jsonl", "private key"], untouched=place)
     refused(*words, "--insecure", "--key", place / "empty", says=["empty"], untouched=place)
     refused(*words, "--key", place / "site-0.pem", "--ca", place / "missing-ca.pem", says=["missing-ca.pem"], untouched=place)
-    (place / "site-0.pem.node").mkdir()
-    refused(*words, "--insecure", "--key", place / "site-0.pem", says=["site-0.pem.node", "folder"], untouched=place)
+    (place / "site-0.pem.memory").write_text("no folder")
+    refused(*words, "--insecure", "--key", place / "site-0.pem", says=["--memory", "site-0.pem.memory", "not a folder"], untouched=place)
+
+
+@pytest.mark.parametrize("more, says", [
+    (["--superlink", "server:8000"], ["--superlink"]), (["--ca", "ca.pem"], ["--ca"]), (["--insecure"], ["--insecure"]),
+    (["--once"], ["--once"]), (["--poll", "3"], ["--poll"]),
+])
+def test_flags_of_a_connection_are_rejected_beside_a_socket(more, says, place, tiny_model):  # noqa: F811
+    refused("node", "--socket", place / "s.sock", "--model", tiny_model, *more, says=["--socket is ", "remove: ", *says], untouched=place)
+
+
+def test_a_home_folder_is_found_in_the_paths_of_peers_and_methods(place, tiny_model, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("HOME", str(place))
+    refused(*node(place, tiny_model, "--peers", "~/none.txt"), says=[f"{place}/none.txt"], untouched=place)
+    refused(*node(place, tiny_model, "--method", "~/none.py:None"), says=[f"--method: {place}/none.py is no file"], untouched=place)
 
 
 # --- folders of rows ---

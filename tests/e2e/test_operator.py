@@ -309,7 +309,7 @@ def test_a_server_and_a_node_remove_leftovers_of_killed_processes_and_nothing_el
         dead = [fed.run / name for name in ("federation/nodes.json.part-7-0", "federation/members.json.part-1-12", "items/round-1.jsonl.part-99-3",
                                             "evaluations.jsonl.part-12-0", "adapter/adapter_model.safetensors.part-3-3", "manifest.json.part-4-1",
                                             "report.html.part-4-1", "federation/arriving/arriving-7-0")]
-        dead += [tmp_path / "north.pem.node.part-8-1", memory / "0123456789abcdef-1.json.part-5-0"]
+        dead += [memory / "link.json.part-8-1", memory / "0123456789abcdef-1.json.part-5-0"]
         foreign = [fed.run / "notes.txt.part-7-0", fed.run / "federation/nodes.json.part-x", fed.run / "items/mine.part-1-1",
                    tmp_path / "north.pem.part-8-1", memory / "notes.part-1-1"]
         for file in dead + foreign:

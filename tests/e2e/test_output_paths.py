@@ -206,7 +206,7 @@ def writers(place, run, model, out):
             ("--out", ["init", ROOT / "configs/tiny/model.json", "--out", out]),
             ("--out", ["pretrain", ROOT / "configs/pretrain/tiny-olmoe.toml", "--out", out]),
             ("--out", ["train", CONFIG, *settings(model__path=model), "--out", out]), ("--out", [*serve, "--out", out]),
-            ("--grid", [*serve[:-2], "--grid", out, "--out", place / "new"]), ("--out", [*study_without_a_model(place), out]),
+            ("--grid", [*serve[:-4], "--grid", out, "--out", place / "new"]), ("--out", [*study_without_a_model(place), out]),
             ("--memory", [*node, "--memory", out]), ("--adapters", [*node, "--adapters", out]),
             ("--socket", ["node", "--socket", out, "--model", model]), ("--out", ["demo", "--out", out]),
             ("--model", ["tokenize", "--train", "300", "--input", place / "rows.jsonl", "--model", out / "tokenizer.json"])]

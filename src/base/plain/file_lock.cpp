@@ -221,8 +221,8 @@ std::optional<LockHolder> FileLock::holder(const fs::path& file) {
   const auto runs = is_running(*owner);
   if (runs == Running::kNo) return std::nullopt;
   auto holder = holder_of(*owner);
-  holder.runs = runs == Running::kYes;
-  if (!holder.runs) holder.name = unproven_name(*owner, file);
+  holder.known_to_run = runs == Running::kYes;
+  if (!holder.known_to_run) holder.name = unproven_name(*owner, file);
   return holder;
 }
 

@@ -14,12 +14,12 @@ namespace evenkeel {
 
 /// A process that holds a lock.
 struct LockHolder {
-  std::string name;  ///< "process 12 on host since ...", with what to do if nobody knows whether it still runs
-  std::string note;  ///< what it does with the lock
-  bool runs = true;  ///< false: nobody knows whether it still runs
+  std::string name;          ///< "process 12 on host since ...", with what to do if it may have ended
+  std::string note;          ///< what it does with the lock
+  bool known_to_run = true;  ///< false: it may have ended
 };
 
-/// Another holds the lock.
+/// Thrown, with kIo, when another process or object holds the lock.
 class InUse : public Error {
  public:
   using Error::Error;
@@ -32,9 +32,9 @@ class InUse : public Error {
 ///
 /// File systems without flock (NFS without a lock daemon, Lustre without the mount option flock, some FUSE file
 /// systems) return ENOSYS, ENOLCK, EOPNOTSUPP or EINVAL. There the existence of the file is the lock: it is made by
-/// link(2), or with O_EXCL where links are missing, and the first one is announced by a warning. A file whose owner ran
-/// on this host and has ended is taken over. A file of another host is refused, because nobody can tell here whether
-/// its owner still runs.
+/// link(2), or with O_EXCL where links are missing, and the process warns once. A file whose owner ran on this host and
+/// has ended is taken over. A file of another host is refused, because nobody can tell here whether its owner still
+/// runs.
 ///
 /// Threads: one per object. A lock excludes other objects of the same process too.
 class FileLock {

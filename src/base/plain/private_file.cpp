@@ -2,11 +2,17 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/plain/descriptor.h"
 #include "base/plain/error.h"
@@ -24,6 +30,34 @@ int write_and_close(Descriptor descriptor, std::string_view bytes) {
 
 void check_written(const fs::path& file, int error) {
   EK_CHECK(error == 0, kIo, file.string(), " cannot be written: ", os_error_text(error));
+}
+
+/// An entry of a POSIX access control list, as the extended attribute stores it (linux/posix_acl_xattr.h).
+struct AclEntry {
+  uint16_t tag = 0, rights = 0;
+  uint32_t id = 0;  // of the user or group
+};
+
+/// Returns the entries of a file's access control list; none if it has no such list, or one that cannot be read.
+std::vector<AclEntry> acl_of(const fs::path& file) {
+  constexpr size_t kHeader = 4, kMostEntries = 64;  // a list of more entries is not read
+  std::array<char, kHeader + kMostEntries * sizeof(AclEntry)> bytes{};
+  const auto size = ::getxattr(file.c_str(), "system.posix_acl_access", bytes.data(), bytes.size());
+  if (size <= static_cast<ssize_t>(kHeader)) return {};
+  std::vector<AclEntry> entries((static_cast<size_t>(size) - kHeader) / sizeof(AclEntry));
+  std::memcpy(entries.data(), bytes.data() + kHeader, entries.size() * sizeof(AclEntry));
+  return entries;
+}
+
+/// Returns true if an access control list gives rights to the owner and the user of this process alone. The group bits
+/// of such a file's mode are the most that the list may give, not rights of its group.
+bool is_for_this_user(const fs::path& file) {
+  constexpr uint16_t kOwner = 0x01, kUser = 0x02, kMask = 0x10;
+  const auto entries = acl_of(file);
+  return !entries.empty() && std::all_of(entries.begin(), entries.end(), [](const AclEntry& entry) {
+    return entry.rights == 0 || entry.tag == kOwner || entry.tag == kMask ||
+           (entry.tag == kUser && entry.id == ::geteuid());
+  });
 }
 
 }  // namespace
@@ -47,7 +81,8 @@ void overwrite_private_file(const fs::path& file) {
 
 void require_private_file(const fs::path& file) {
   struct stat status {};
-  EK_CHECK(::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) == 0, kConfig, file.string(),
+  const bool is_known = ::stat(file.c_str(), &status) == 0;
+  EK_CHECK(is_known && ((status.st_mode & 077) == 0 || is_for_this_user(file)), kConfig, file.string(),
            " may be read by others; run: chmod 600 ", file.string());
 }
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <string>
 
 #include "base/plain/files.h"
@@ -37,6 +40,39 @@ TEST(PrivateFile, OthersMayNotReadIt) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("chmod 600 " + file.string()), std::string::npos);
   }
+}
+
+/// Gives a file an access control list by which one user more may read it. \return false where the file system has none
+bool let_read(const fs::path& file, uint32_t user, uint16_t group_rights) {
+  constexpr uint16_t kRead = 4, kOwner = 0x01, kUser = 0x02, kGroup = 0x04, kMask = 0x10, kOther = 0x20;
+  constexpr uint32_t kNobody = 0xffffffff, kVersion = 2;
+  struct Entry {
+    uint16_t tag, rights;
+    uint32_t id;
+  };
+  const struct {
+    uint32_t version;
+    Entry entries[5];
+  } list{kVersion,
+         {{kOwner, kRead, kNobody},
+          {kUser, kRead, user},
+          {kGroup, group_rights, kNobody},
+          {kMask, kRead, kNobody},
+          {kOther, 0, kNobody}}};
+  return ::setxattr(file.c_str(), "system.posix_acl_access", &list, sizeof list, 0) == 0;
+}
+
+TEST(PrivateFile, MayBeGivenToThisUserByAnAccessControlList) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "key";
+  ASSERT_TRUE(write_new_private_file(file, "secret"));
+  if (!let_read(file, ::geteuid(), 0)) GTEST_SKIP() << "no access control lists here";
+  EXPECT_EQ(mode_of(file), 0440U);
+  require_private_file(file);
+  ASSERT_TRUE(let_read(file, ::geteuid() + 1, 0));
+  EXPECT_THROW(require_private_file(file), Error);
+  ASSERT_TRUE(let_read(file, ::geteuid(), 4));
+  EXPECT_THROW(require_private_file(file), Error);
 }
 
 TEST(PrivateFile, OverwrittenHasZerosAndItsLength) {

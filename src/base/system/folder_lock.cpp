@@ -14,7 +14,7 @@ std::optional<std::string> FolderLock::holder(const std::filesystem::path& folde
 void FolderLock::check_free(const std::filesystem::path& folder, std::string_view advice) {
   const auto holder = FileLock::holder(folder / kFile);
   EK_CHECK(!holder, kIo, folder.string(), " is in use by ", holder->name,
-           holder->runs ? concat(": one process at a time works in it; ", advice) : "");
+           holder->known_to_run ? concat(": one process at a time works in it; ", advice) : "");
 }
 
 }  // namespace evenkeel

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <span>
 
 #include "base/format/record.h"
 #include "base/plain/files.h"
@@ -17,6 +18,7 @@ constexpr std::string_view kTrain = "train";
 constexpr int64_t kLeastRepeats =
     8;  // requests with other content after the server went back, in a run of few requests
 
+/// The first line of the file: everything that was known when an offer was agreed to.
 struct AgreedPage {
   AgreedTerms terms;
   int64_t open = 0, repeats = 0;
@@ -26,6 +28,17 @@ struct AgreedPage {
     field("open", open);
     field("repeats", repeats);
     field("requests", requests);
+  }
+};
+
+/// A later line: a request that was admitted, which replaces an earlier one of the same point.
+struct AdmittedLine {
+  int64_t open = 0, repeats = 0;
+  AnsweredRequest request;
+  void visit(auto& field) {
+    field("open", open);
+    field("repeats", repeats);
+    field("request", request);
   }
 };
 
@@ -65,17 +78,36 @@ AgreedRun::AgreedRun(fs::path folder, const std::string& run) {
   make_folders(folder);
   file_ = folder / concat(run, "-agreed.json");
   if (!path_exists(file_)) return;
-  const Json json = read_sealed(file_);
-  auto page = record::read<AgreedPage>({json, file_.string(), kCheckpoint});
+  load();
+}
+
+void AgreedRun::load() {
+  const auto read = read_sealed_lines(file_);
+  const std::span<const SealedLine> lines = read.whole().lines;
+  EK_CHECK(!lines.empty(), kCheckpoint, file_.string(), " has no whole line");
+  auto page = record::read<AgreedPage>(lines.front().view());
   terms_ = std::move(page.terms);
   open_ = page.open;
   repeats_ = page.repeats;
   requests_ = std::move(page.requests);
+  for (const auto& line : lines.subspan(1)) {
+    auto admitted = record::read<AdmittedLine>(line.view());
+    open_ = admitted.open;
+    repeats_ = admitted.repeats;
+    put(std::move(admitted.request));
+  }
   agreed_ = true;
 }
 
 void AgreedRun::save() const {
   if (!file_.empty()) write_sealed(file_, record::write(AgreedPage{terms_, open_, repeats_, requests_}));
+}
+
+void AgreedRun::put(AnsweredRequest request) {
+  if (auto* known = find(request))
+    *known = std::move(request);
+  else
+    requests_.push_back(std::move(request));
 }
 
 void AgreedRun::require_same(const AgreedTerms& terms, bool anew) const {
@@ -114,15 +146,14 @@ bool AgreedRun::trained_after(int64_t round) const {
   });
 }
 
-void AgreedRun::admit_again(AnsweredRequest& known, const AnsweredRequest& asked) {
-  if (known.digest == asked.digest) return void(known.undone = false);
+void AgreedRun::check_repeat(const AnsweredRequest& known, const AnsweredRequest& asked) {
+  if (known.digest == asked.digest) return;
   const auto most = std::max(kLeastRepeats, static_cast<int64_t>(requests_.size()));
   EK_CHECK(known.undone, kData, "asked again to ", asked.what, " after ", asked.round,
            " rounds, with other content than before");
   EK_CHECK(repeats_ < most, kData, "asked to repeat more than ", most, " requests with other content: ", asked.what,
            " after ", asked.round, " rounds");
   ++repeats_;
-  known = asked;
 }
 
 void AgreedRun::admit(const fed::Task& task, const methods::Common& shared) {
@@ -131,16 +162,14 @@ void AgreedRun::admit(const fed::Task& task, const methods::Common& shared) {
     EK_CHECK(!trained_after(-1), kData, "asked for gradients after the first round has begun");
     return;
   }
-  auto* known = find(asked);
+  const auto* known = find(asked);
   if (known && known->digest == asked.digest && !known->undone) return;
   EK_CHECK(asked.round >= open_ && !trained_after(asked.round), kData, "asked to ", asked.what, " after ", asked.round,
            " rounds, which is over");
-  if (known)
-    admit_again(*known, asked);
-  else
-    requests_.push_back(asked);
+  if (known) check_repeat(*known, asked);
+  put(asked);
   if (asked.what == kTrain) open_ = std::max(open_, asked.round);
-  save();
+  if (!file_.empty()) append_sealed(file_, record::write(AdmittedLine{open_, repeats_, asked}));
 }
 
 void AgreedRun::require_files(const std::string& files) const {

@@ -1,7 +1,8 @@
-/// \file  Remembers what a node agreed to in a run and what it was asked for, so that neither can change in silence. It
-/// lies in the node's folder and survives a restart of the node.
+/// \file  Remembers what a node agreed to in a run and what it was asked for, so that neither can change unnoticed. The
+/// file is in the node's folder and survives a restart of the node.
 ///
-///   <run>-agreed.json   the terms and the requests, sealed (base/plain/sealed.h)
+///   <run>-agreed.json   sealed lines (base/plain/sealed.h): terms and all requests at the last offer, then one line
+///                       per request since
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ namespace evenkeel::flower {
 /// A request that the node has begun to answer.
 struct AnsweredRequest {
   std::string what;    ///< "train", or task, budget, rank evaluation mode and program of a score
-  int64_t round = 0;   ///< rounds done before it
+  int64_t round = 0;   ///< rounds done before the request
   std::string digest;  ///< SHA-256 over header, payload and shared state
-  /// True: the server has gone back to a round before it, so it may come again with other content.
+  /// True: the server has gone back to an earlier round, so the request may come again with other content.
   bool undone = false;
 
   void visit(auto& field) {  // base/format/record.h
@@ -30,8 +31,8 @@ struct AnsweredRequest {
   }
 };
 
-/// Returns the SHA-256 over header and payload of a task and the shared state that it meets. How an upload becomes part
-/// of a sum is left out: a round may be masked again (secure/node_round.h has the rules).
+/// Returns the SHA-256 over header and payload of a task and over the shared state. The terms of a sum
+/// (fed::Train::summed) are left out: a round may be masked again (secure/node_round.h has the rules).
 std::string request_digest(const fed::Task& task, const methods::Common& shared);
 
 /// The terms and the requests of one run. Threads: one.
@@ -41,12 +42,12 @@ class AgreedRun {
   /// \throws kCheckpoint when the file is damaged
   AgreedRun(std::filesystem::path folder, const std::string& run);
 
-  /// Checks that client and keys of an offer are those that were agreed on, but for what may_change(). Before the first
-  /// offer of a run nothing is. \param anew  true: the owner has agreed to this offer (--agreed), so it may differ
+  /// Checks that client and keys of an offer equal those that the node agreed to. Passes if it has agreed to none yet.
+  /// \param anew  true: the owner has agreed to this offer (--agreed), so its keys may differ
   /// \throws kConfig naming what has changed
   void require_same(const AgreedTerms& terms, bool anew) const;
-  /// Agrees to the terms of `offer` and stores them. Requests after Offer::round are undone. The files of rows stay
-  /// those of the first acceptance, once the server knows of it. \throws kConfig as require_same(), and for another
+  /// Agrees to the terms of `offer` and stores them. Requests after Offer::round are undone. Once the server knows of
+  /// the first acceptance, its digest of files stays, unless `anew`. \throws kConfig as require_same(), and for another
   /// budget or number of examples after the first request
   void agree(AgreedTerms terms, const Offer& offer, bool anew);
   /// Returns the digest of the files of rows with which the node joined.
@@ -62,8 +63,10 @@ class AgreedRun {
 
  private:
   AnsweredRequest* find(const AnsweredRequest& asked);
-  void admit_again(AnsweredRequest& known, const AnsweredRequest& asked);
+  void check_repeat(const AnsweredRequest& known, const AnsweredRequest& asked);
+  void put(AnsweredRequest request);
   bool trained_after(int64_t round) const;
+  void load();
   void save() const;
 
   std::filesystem::path file_;

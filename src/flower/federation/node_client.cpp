@@ -279,7 +279,7 @@ Envelope NodeClient::keep(const Envelope& envelope) {
   fed::check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
   if (!options_.adapters.empty()) {
     const auto folder = options_.adapters / concat(server.config->name, "-", envelope.run.substr(0, 8));
-    const auto factors = lora::received(std::move(adapter)).adapters;
+    const auto factors = lora::with_one_rank(lora::received(std::move(adapter)).adapters);
     remove_dead_parts(folder, [](std::string_view name) { return name.starts_with("adapter_"); });
     without_empty_folders({options_.adapters, folder}, [&] {
       lora::save_peft_adapter(folder, factors, server.all_sites,

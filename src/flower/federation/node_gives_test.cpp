@@ -1,6 +1,7 @@
 // What a node gives: requests of a server that asks for more than was agreed on are refused, each with its reason.
 #include <functional>
 
+#include "fed/config/config_paths.h"
 #include "flower/federation/node_testing.h"
 
 namespace evenkeel::flower {
@@ -46,6 +47,37 @@ TEST_F(NodeInRun, RefusesRequestsWithUnknownFields) {
   offer["more"] = 1;
   EXPECT_NE(said_to({run_, kOfferEnvelope, offer.dump()}), "");
   EXPECT_EQ(asked(task), "");
+}
+
+/// Lists the keys of the server's config that are paths, and gives each of them a folder that is not the node's.
+std::vector<fed::ExperimentConfig> with_foreign_paths(const fed::ExperimentConfig& offered, const std::string& folder) {
+  std::vector<fed::ExperimentConfig> all;
+  auto names = offered;
+  for (const auto& named : fed::path_keys(names)) {
+    auto& changed = all.emplace_back(offered);
+    for (const auto& key : fed::path_keys(changed)) {
+      if (key.key != named.key) continue;
+      if (key.path) *key.path = folder;
+      if (key.paths) *key.paths = {folder};
+    }
+  }
+  return all;
+}
+
+TEST_F(NodeGives, WritesIntoNoFolderThatAServerNames) {
+  auto offer = offer_of(server_of(config()));
+  auto offered_config = fed::ExperimentConfig::read(config::Table::parse(offer.config, "the offer"));
+  offered_config.model.base_format = models::BaseFormat::kInt8;
+  int accepted = 0;
+  for (const auto& changed : with_foreign_paths(offered_config, path("victim/run"))) {
+    restart();
+    offer.run = run_ += 'd';  // another run for each offer
+    offer.config = changed.text();
+    accepted += offered(offer).empty() ? 1 : 0;
+    EXPECT_FALSE(path_exists(path("victim"))) << offer.config;
+  }
+  EXPECT_GE(accepted, 2);  // model.base_cache and output.dir, which have no effect
+  EXPECT_FALSE(entries_of(options_.folder / "base").empty());
 }
 
 TEST_F(NodeInRun, SendsNeitherAnswersNorTheirDigestsNorScoresOfRows) {

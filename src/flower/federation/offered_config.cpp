@@ -44,6 +44,13 @@ void put_rows(fed::ExperimentConfig& config, int64_t client, const NodeClientOpt
   own.test = data::with_files_of_folders(options.test);
 }
 
+/// Replaces the folders that a run may write into by the node's own one, whatever the server's config names.
+void put_folders(fed::ExperimentConfig& config, const fs::path& own) {
+  EK_CHECK(!own.empty(), kInternal, "a node has no folder for what it keeps");
+  config.output.dir = own.string();
+  config.model.base_cache = (own / "base").string();
+}
+
 /// Returns true if the model's own template is `text`.
 bool has_template(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   try {
@@ -67,7 +74,6 @@ void put_template(fed::ExperimentConfig& config, const Offer& offer, const NodeC
            " names other special tokens (tokenizer_config.json, special_tokens_map.json) than the server's: its chat ",
            "template would write another text");
   if (file.empty() && has_template(tokenizer, offer.chat_template)) return;
-  EK_CHECK(!options.folder.empty(), kInternal, "no folder to keep the server's chat template in");
   make_folders(options.folder);
   const auto copy = options.folder / concat(offer.run, "-chat_template.jinja");
   write_file_atomic(copy, offer.chat_template);
@@ -93,6 +99,7 @@ fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options)
   if (options.threads > 0) config.threads = options.threads;
   config.clients.parallel = 1;
   config.evaluate.bert_score = {};
+  put_folders(config, options.folder);
   put_rows(config, offer.client, options);
   put_template(config, offer, options);
   if (config.clients.own_rows()) config = fed::with_inputs(std::move(config));  // else its paths are the server's

@@ -104,7 +104,7 @@ Connection::Head Connection::take_head() {
   in_head_ = true;
   phase_begin_ = Clock::now();
   phase_bytes_ = 0;
-  if (!is_open()) {
+  if (!handshake_done()) {
     ERR_clear_error();
     const int result = SSL_accept(ssl_.get());
     const int error = result == 1 ? SSL_ERROR_NONE : SSL_get_error(ssl_.get(), result);

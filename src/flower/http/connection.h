@@ -22,8 +22,8 @@ class Connection {
  public:
   /// \param socket       owned
   /// \param tls          borrowed until the constructor returns (OpenSSL counts references); null: no TLS
-  /// \param has_waiters  returns true if other connections wait for a thread. Then a body has to keep its rate after
-  ///                     three seconds, and the destructor does not wait.
+  /// \param has_waiters  returns true if other connections wait for a thread. Then limits.bytes_per_s applies after
+  ///                     three seconds instead of ten, and the destructor does not wait.
   Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> has_waiters);
   ~Connection();  ///< waits up to 0.5 s for the peer to read the answer, then closes
   Connection(const Connection&) = delete;
@@ -31,13 +31,12 @@ class Connection {
 
   /// How far the head of the next request has arrived.
   enum class Head {
-    kNothing,  ///< not a byte
-    kPart,     ///< a part of it, or of the TLS handshake
-    kWhole,    ///< up to its empty line; or so much, or up to the peer's end, that waiting for it is of no use
+    kNothing,  ///< no byte has arrived
+    kPart,     ///< a part of the head, or of the TLS handshake
+    kWhole,    ///< the head is complete, longer than 32 KiB, or cut off by the peer: read() will not wait
     kClosed,   ///< the peer has closed the connection, or the handshake failed
   };
-  /// Takes what has arrived, without waiting: of the TLS handshake if it is still needed, then of a head. After kWhole,
-  /// read() returns the head without waiting.
+  /// Continues the TLS handshake if it is not done, then buffers the part of a head that has arrived. Does not wait.
   Head take_head();
   /// Waits up to `patience` for data. Returns false if nothing arrived.
   bool has_data(std::chrono::milliseconds patience) const;
@@ -58,13 +57,13 @@ class Connection {
   bool too_slow() const { return too_slow_; }
   uint64_t bytes_in() const { return bytes_in_; }
   uint64_t bytes_out() const { return bytes_out_; }
-  /// Returns true if there is no TLS handshake to be done any more.
-  bool is_open() const { return !ssl_ || SSL_is_init_finished(ssl_.get()) != 0; }
+  /// Returns true if the TLS handshake is done, or there is no TLS.
+  bool handshake_done() const { return !ssl_ || SSL_is_init_finished(ssl_.get()) != 0; }
   int socket() const { return socket_; }
   /// A peer is known once a call that it signed has been answered.
   void set_known() { known_ = true; }
   bool known() const { return known_; }
-  /// When the first byte of an unfinished head arrived, as its watcher notes it; nothing between two requests.
+  /// Returns when the first byte of an unfinished head arrived, as set by IdleConnections; nothing between requests.
   std::optional<std::chrono::steady_clock::time_point> head_began() const { return head_began_; }
   void head_begins_at(std::optional<std::chrono::steady_clock::time_point> when) { head_began_ = when; }
 

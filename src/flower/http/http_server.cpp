@@ -225,9 +225,9 @@ struct HttpServer::Parts : httplib::Server {
     }
     serving = {};
     using enum Connection::Head;
-    if (head == kNothing && connection->is_open()) return idle.add(connection);
+    if (head == kNothing && connection->handshake_done()) return idle.add(connection);
     if (head == kNothing || head == kPart) return wait_for_head(connection);
-    if (head == kClosed && !connection->is_open()) ++counts.cut_off;
+    if (head == kClosed && !connection->handshake_done()) ++counts.cut_off;
   }
 
   /// Answers one request. \return false if the connection must be closed

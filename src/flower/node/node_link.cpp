@@ -1,7 +1,11 @@
 #include "flower/node/node_link.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -13,6 +17,7 @@
 #include "base/plain/dead_parts.h"
 #include "base/plain/file_lock.h"
 #include "base/plain/files.h"
+#include "base/plain/folders.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
@@ -36,22 +41,29 @@ constexpr int kRegistrationDisabled = 2001, kKeyInUse = 23, kActivationFailed = 
 constexpr int kMostDamaged = 3;  // times that an object may be damaged on the way
 constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 
-/// The state that a node stores next to its key.
+/// The state that a node stores in its folder.
 struct Remembered {
   uint64_t node = 0;
   bool registered = false;  ///< the node registered itself
-  /// True: it was stored beside this very key file. A copy of both files on another machine does not prove that the
-  /// process that stored it has ended.
+  /// True: it was stored in this very folder. A copy of the folder on another machine does not prove that the process
+  /// that stored it has ended.
   bool is_own = true;
 };
 
-/// Returns what tells a key file from its copies: inode and time of the last change of its metadata.
-std::string mark_of(const NodeOptions& options) {
-  const auto file = FileIdentity::of(options.key_file);
-  return concat(file.inode, '-', file.changed_ns);
+/// Returns what tells a folder from its copies: inode and time of creation, 0 where the file system does not know it.
+std::string mark_of(const fs::path& folder) {
+  struct statx status {};
+  EK_CHECK(::statx(AT_FDCWD, folder.c_str(), 0, STATX_INO | STATX_BTIME, &status) == 0, kIo, folder.string(), ": ",
+           os_error_text(errno));
+  return concat(status.stx_ino, '-', status.stx_btime.tv_sec, '.', status.stx_btime.tv_nsec);
 }
 
-fs::path memory_file(const NodeOptions& options) { return options.key_file.string() + ".node"; }
+NodeOptions with_folder(NodeOptions options) {
+  if (options.folder.empty()) options.folder = options.key_file.string() + ".memory";
+  return options;
+}
+
+fs::path memory_file(const NodeOptions& options) { return options.folder / "link.json"; }
 
 std::optional<Remembered> remembered(const NodeOptions& options) {
   const auto file = memory_file(options);
@@ -64,7 +76,7 @@ std::optional<Remembered> remembered(const NodeOptions& options) {
     view.at("node").require(node.has_value(), " is \"", shown(view.at("node").string()), "\", expected a number");
     return Remembered{.node = *node,
                       .registered = view.at("registered").flag(),
-                      .is_own = view.at("key_file").string() == mark_of(options)};
+                      .is_own = view.at("folder").string() == mark_of(options.folder)};
   } catch (const std::exception& error) {
     log::warning("[node] ", file.string(), " is passed over: ", error.what());
     return {};
@@ -75,7 +87,7 @@ void remember(const NodeOptions& options, const Remembered& state) {
   write_sealed(memory_file(options), {{"server", options.server.text()},
                                       {"node", std::to_string(state.node)},
                                       {"registered", state.registered},
-                                      {"key_file", mark_of(options)}});
+                                      {"folder", mark_of(options.folder)}});
 }
 
 std::string_view as_text(std::span<const std::byte> bytes) {
@@ -112,7 +124,7 @@ void side_by_side(size_t count, size_t threads, const std::function<void(size_t 
 }  // namespace
 
 struct NodeLink::Parts {
-  explicit Parts(NodeOptions given) : options(std::move(given)), calls(options) {
+  explicit Parts(NodeOptions given) : options(with_folder(std::move(given))), calls(options) {
     EK_CHECK(options.heartbeat_s >= 10 && options.heartbeat_s <= 1800, kConfig, "node: heartbeat_s is ",
              options.heartbeat_s, ", allowed: 10 to 1800");
   }
@@ -127,7 +139,8 @@ struct NodeLink::Parts {
   // ---- join
 
   void join() {
-    if (!lock) lock.emplace(options.key_file.string() + ".lock", concat("the key ", options.key_file.string()));
+    make_folders(options.folder);
+    if (!lock) lock.emplace(options.folder / "link.lock", concat("the node's folder ", options.folder.string()));
     remove_dead_parts_of(memory_file(options));
     const auto before = remembered(options);
     state = before.value_or(Remembered{});
@@ -249,8 +262,7 @@ struct NodeLink::Parts {
 
   Content receive(const Instruction& instruction, const BufferAllocator& place) {
     try {
-      Assembly assembly(instruction.tree, options.limits, place, fs::absolute(options.key_file).parent_path(),
-                        kMostSpooled);
+      Assembly assembly(instruction.tree, options.limits, place, fs::absolute(options.folder), kMostSpooled);
       for (auto missing = assembly.missing_structure(); !missing.empty(); missing = assembly.missing_structure())
         side_by_side(missing.size(), calls.connections(),
                      [&](size_t i, size_t thread) { pull(assembly, instruction, missing[i], thread); });
@@ -411,7 +423,7 @@ struct NodeLink::Parts {
 
   const NodeOptions options;
   NodeCalls calls;
-  std::optional<FileLock> lock{};  // of the key: one process of this machine uses it at a time
+  std::optional<FileLock> lock{};  // of the folder: one process uses it at a time
   Remembered state{};
   std::optional<std::string> last_root{};
   SteadyClock::time_point found_at = SteadyClock::now();  // when the last instruction arrived
