@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/method_flag.h"
 #include "apps/output_paths.h"
 #include "apps/training_preview.h"
 #include "base/format/limits.h"
@@ -24,12 +25,14 @@
 #include "fed/config/experiment_config.h"
 #include "models/causal_lm.h"
 #include "tokenizer/bpe_training.h"
+#include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace evenkeel::apps {
 namespace {
 
 struct TokenizeFlags {
+  MethodFlag method;
   std::string model, input, chat_template, date;
   bool decode = false, jsonl = false, no_special = false, chat = false;
   int64_t train = 0;  ///< ids of the tokenizer to train; 0: none
@@ -94,7 +97,7 @@ data::Row conversation_of(const data::SourceRow& source) {
 /// training, or the error for which training rejects it.
 std::string conversation_line(const tokenizer::Tokenizer& tokenizer, const std::string& line) {
   const auto json = json_of(line);
-  const data::SourceRow source(JsonView(json, "the line"), [&] { return parse_json<OrderedJson>(line, "the line"); });
+  const data::SourceRow source(JsonView(json, "the line"), [&] { return tokenizer::chat_json(line, "the line"); });
   const auto row = conversation_of(source);
   const bool opens = source.view().flag_or("add_generation_prompt", false);
   const auto text = data::Prompts(tokenizer, data::PromptTemplate::kChat).conversation_text(row, opens);
@@ -188,8 +191,9 @@ void run_preview(const TokenizeFlags& flags) {
            "--config has keys for these: --template, --format, --chat-template, --date, --ignore and --cutoff ",
            "go with --data; --set changes a key");
   EK_CHECK(flags.preview.rows >= 0, kConfig, "--rows is ", flags.preview.rows, ", allowed: 0 (all) or more");
+  flags.method.check_choice(flags.config, flags.settings);
   auto table = of_config ? config::Table::load(flags.config) : config::Table::parse("", "--data");
-  for (const auto& setting : of_config ? std::vector<std::string>() : settings_of(flags)) table.set(setting);
+  for (const auto& setting : of_config ? flags.method.settings() : settings_of(flags)) table.set(setting);
   for (const auto& setting : flags.settings) table.set(setting);
   print_training_examples(fed::ExperimentConfig::read(table), flags.preview);
 }
@@ -250,6 +254,7 @@ void add_tokenize_command(CLI::App& program) {
   command->add_option("--input", flags->input, "file to read line by line (ends at \\n only); - is standard input");
   command->add_option("--config", flags->config, "config of a run, whose training rows are shown");
   command->add_option("--data", flags->data, "files of rows, or globs, which are shown as a run trains on them");
+  flags->method.add_to(*command, "with which the run of --config trains");
   command->add_option("--set", flags->settings, "--config, --data: a.b=value, changes one key of the config");
   command->add_option("--template", flags->form, "--data: paper (default), llm_adapters, chat or plain");
   command->add_option("--format", flags->format, "--data: format of the rows (default: auto)");
@@ -275,6 +280,7 @@ void add_tokenize_command(CLI::App& program) {
   command->add_option("--train", flags->train,
                       "train a byte-level BPE tokenizer of so many ids on the input, write it to --model");
   command->callback([flags] {
+    EK_CHECK(flags->method.names.empty() || !flags->config.empty(), kConfig, "--method goes with --config");
     if (flags->shows_rows()) return run_preview(*flags);
     flags->train == 0 ? run_tokenize(*flags) : run_training(*flags);
   });

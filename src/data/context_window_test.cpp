@@ -65,6 +65,23 @@ TEST_F(ContextWindow, DoesNotSplitWords) {
   EXPECT_EQ(around(std::string(200, 'x') + " a " + std::string(200, 'y'), "a", 5 + 20), "a");
 }
 
+constexpr std::string_view kTokyo = "東京は日本の首都です。";  // every character is three tokens
+
+TEST_F(ContextWindow, SplitsAtCharactersWhereAScriptHasNoSpaces) {
+  const auto context = concat(kTokyo, kTokyo, kTokyo);
+  EXPECT_EQ(around(context, "首都", 5 + 18), "本の首都です");
+  EXPECT_EQ(window(context, {}, 5 + 11), "東京は");
+  EXPECT_FALSE(around(context, "首都", 5 + 5));
+  EXPECT_EQ(window(concat("a b\n", context), {}, 5 + 12), "a b\n東京は");  // the line end is a token
+  EXPECT_EQ(window(concat("a 東京 b c d e f g h"), {}, 5 + 8), "a 東京");
+}
+
+TEST_F(ContextWindow, SplitsRequiredWordsThatAreLongerThanTheLimit) {
+  EXPECT_EQ(window(std::string(5000, 'x'), {}, 5 + 20), std::string(20, 'x'));
+  EXPECT_EQ(around(std::string(300, 'x') + "ab" + std::string(300, 'y'), "ab", 5 + 6), "xxabyy");
+  EXPECT_FALSE(window(std::string(20, 'x') + " a", {}, 5 + 17));
+}
+
 TEST_F(ContextWindow, AnEmptyContextIsRefused) {
   for (const auto kept : {KeptSpan{}, KeptSpan{0, 1}, KeptSpan{3, 5}}) EXPECT_THROW(window("", kept, 10), Error);
   EXPECT_EQ(window(" \n ", {}, 10), "");

@@ -55,6 +55,21 @@ std::string content_text(const JsonView& content, MessageKeys keys) {
   return text;
 }
 
+/// Gives reasoning both names that templates read, as transformers 5 does: reasoning_content, and `thinking` where the
+/// message has none. REQUIRES a message without null.
+OrderedJson with_reasoning(OrderedJson message) {
+  constexpr std::array<const char*, 3> kNames = {"reasoning_content", "thinking", "reasoning"};
+  const auto* const name =
+      std::find_if(kNames.begin(), kNames.end(), [&](const char* one) { return message.contains(one); });
+  if (name == kNames.end()) return message;
+  const OrderedJson reasoning = message[*name];
+  OrderedJson named = OrderedJson::object();
+  named["thinking"] = reasoning;
+  named.update(message);
+  named["reasoning_content"] = reasoning;
+  return named;
+}
+
 /// Reads one message.
 class MessageReader {
  public:
@@ -80,8 +95,8 @@ class MessageReader {
     return json.size() == 2 && json.contains(content_key()) && json[content_key()].is_string();
   }
 
-  /// Returns all keys that are not null, with ShareGPT's names replaced by OpenAI's. Tables fill keys that only some
-  /// messages have with null, which transformers 5 leaves out.
+  /// Returns all keys that are not null, with ShareGPT's names replaced by OpenAI's and with_reasoning(). Tables fill
+  /// keys that only some messages have with null, which transformers 5 leaves out.
   OrderedJson all_keys(const OrderedJson& message, const std::string& role) const {
     OrderedJson renamed = OrderedJson::object();
     for (const auto& [key, value] : message.items()) {
@@ -91,7 +106,7 @@ class MessageReader {
       else
         renamed[key] = value;
     }
-    return renamed;
+    return with_reasoning(std::move(renamed));
   }
 
  private:
@@ -169,7 +184,7 @@ void read_variables(const SourceRow& row, MessageKeys keys, Row& into) {
     if (!given || given->json() == "" || (given->json().empty() && keys == MessageKeys::kTextAlone)) continue;
     given->require(keys == MessageKeys::kAll, " would be lost: it is for a template", kChatRemedy);
     auto value = row.in_order().at(name);
-    if (given->json().is_string()) value = parse_json<OrderedJson>(given->string(), given->place());
+    if (given->json().is_string()) value = tokenizer::chat_json(given->string(), given->place());
     if (name == std::string_view("chat_template_kwargs")) {
       for (const auto& variable : given->members()) check_name(variable);
       for (const auto& [key, one] : value.items()) add_variable(key, one, given->place(), all, into);

@@ -100,6 +100,8 @@ std::optional<OptionPlace> first_option(std::span<const std::string> options, st
   return found ? found : leftmost(options, whole, /*with_particles=*/true);
 }
 
+bool is_unspaced(uint32_t code_point) { return is_in(kUnspaced, code_point); }
+
 std::string lower_case(std::string_view text) {
   const auto valid = unicode::replace_invalid(text);
   std::string lower;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,9 @@ struct OptionPlace {
 /// Returns the leftmost option in the text. At the same position the longest option wins; of equal options the first.
 /// Empty options are ignored. Returns nothing if there is none.
 std::optional<OptionPlace> first_option(std::span<const std::string> options, std::string_view text);
+
+/// Returns true for a character of a script that puts no spaces between words.
+bool is_unspaced(uint32_t code_point);
 
 /// Converts each character to lower case, one code point to one code point. Invalid bytes become U+FFFD.
 std::string lower_case(std::string_view text);

@@ -1,7 +1,9 @@
 #include "data/partition.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -49,6 +51,65 @@ std::vector<double> concentrations(const Shards& groups, double total, const Par
   return alphas;
 }
 
+/// Weights of which one is drawn and one set to 0 in a logarithmic number of steps: leaves of a binary tree of sums.
+class DrawnWeights {
+ public:
+  explicit DrawnWeights(std::span<const double> weights)
+      : count_(weights.size()), leaves_(std::bit_ceil(count_)), sums_(2 * leaves_) {
+    std::copy(weights.begin(), weights.end(), sums_.begin() + static_cast<std::ptrdiff_t>(leaves_));
+    for (size_t at = leaves_ - 1; at > 0; --at) sums_[at] = sums_[2 * at] + sums_[2 * at + 1];
+  }
+
+  bool all_zero() const { return sums_[1] <= 0; }
+
+  void set_to_zero(size_t index) {
+    sums_[leaves_ + index] = 0;
+    for (size_t at = (leaves_ + index) / 2; at > 0; at /= 2) sums_[at] = sums_[2 * at] + sums_[2 * at + 1];
+  }
+
+  /// Draws as stream.choose(weights) does: up to kMostAlike weights, the index is the same in every case.
+  size_t choose(RandomStream& stream) const {
+    auto same_stream = stream;
+    const auto [index, is_same] = find(stream.uniform() * sums_[1]);
+    if (is_same || count_ > kMostAlike) return index;
+    stream = same_stream;
+    return static_cast<size_t>(stream.choose(std::span(sums_).subspan(leaves_, count_)));
+  }
+
+ private:
+  static constexpr size_t kMostAlike = size_t{1} << 20;  // with more, too many draws would be near a limit
+
+  struct Found {
+    size_t index;
+    bool is_same;  ///< as if the weights were subtracted one by one: `sum` is not within rounding of a limit
+  };
+
+  /// Finds the weight at which the sum of all weights up to it exceeds `sum`.
+  Found find(double sum) const {
+    size_t at = 1;
+    bool is_last = true;
+    while (at < leaves_) {
+      at *= 2;
+      if (sum >= sums_[at] && sums_[at + 1] > 0)
+        sum -= sums_[at++];
+      else
+        is_last = is_last && sums_[at + 1] <= 0;
+    }
+    const double rounding = 4 * std::numeric_limits<double>::epsilon() * static_cast<double>(count_) * sums_[1];
+    return {at - leaves_, sum > rounding && (is_last || sums_[at] - sum > rounding)};
+  }
+
+  size_t count_, leaves_;
+  std::vector<double> sums_;  // sums_[i] = sums_[2 i] + sums_[2 i + 1]
+};
+
+/// Returns the weights with 0 for groups without rows.
+DrawnWeights of_groups_with_rows(const Shards& groups, std::vector<double> weights) {
+  for (size_t g = 0; g < groups.size(); ++g)
+    if (groups[g].empty()) weights[g] = 0;
+  return DrawnWeights(weights);
+}
+
 /// Each client draws q_c ~ Dir(alphas) over the groups and takes an equal number of rows. The group of each row is
 /// drawn by q_c from the groups that still have rows.
 Shards deal_to_clients(Shards groups, int64_t total, int64_t clients, const std::vector<double>& alphas,
@@ -56,16 +117,14 @@ Shards deal_to_clients(Shards groups, int64_t total, int64_t clients, const std:
   Shards shards(static_cast<size_t>(clients));
   for (int64_t c = 0; c < clients; ++c) {
     RandomStream stream(seed, "partition-client", static_cast<uint64_t>(c));
-    auto mixture = stream.dirichlet(alphas);
+    auto mixture = of_groups_with_rows(groups, stream.dirichlet(alphas));
     const int64_t share = (c + 1) * total / clients - c * total / clients;
     for (int64_t i = 0; i < share; ++i) {
-      for (size_t g = 0; g < groups.size(); ++g)
-        if (groups[g].empty()) mixture[g] = 0;
-      if (std::accumulate(mixture.begin(), mixture.end(), 0.0) <= 0)
-        for (size_t g = 0; g < groups.size(); ++g) mixture[g] = groups[g].empty() ? 0 : 1;
-      auto& group = groups[static_cast<size_t>(stream.choose(mixture))];
-      shards[static_cast<size_t>(c)].push_back(group.back());
-      group.pop_back();
+      if (mixture.all_zero()) mixture = of_groups_with_rows(groups, std::vector<double>(groups.size(), 1));
+      const size_t g = mixture.choose(stream);
+      shards[static_cast<size_t>(c)].push_back(groups[g].back());
+      groups[g].pop_back();
+      if (groups[g].empty()) mixture.set_to_zero(g);
     }
   }
   return shards;

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <numeric>
 
+#include "base/plain/clock.h"
 #include "base/plain/error.h"
+#include "base/random/random.h"
 
 namespace evenkeel::data {
 namespace {
@@ -126,6 +129,49 @@ TEST(Partition, DependsOnlyOnTheSeed) {
     EXPECT_EQ(parts_of(labels, 4, config, 7), parts_of(labels, 4, config, 7));
     EXPECT_NE(parts_of(labels, 4, config, 7), parts_of(labels, 4, config, 8));
   }
+}
+
+/// Deals rows as the client scheme is defined, with a pass over all groups for each row.
+Shards dealt_row_by_row(const std::vector<std::string>& labels, size_t clients, double alpha, uint64_t seed) {
+  std::map<std::string, std::vector<int64_t>> by_label;
+  for (size_t i = 0; i < labels.size(); ++i) by_label[labels[i]].push_back(static_cast<int64_t>(i));
+  Shards groups, shards(clients);
+  for (auto& [label, rows] : by_label) {
+    RandomStream(seed, "partition-group", groups.size()).shuffle(std::span(rows));
+    groups.push_back(rows);
+  }
+  for (size_t c = 0; c < clients; ++c) {
+    RandomStream stream(seed, "partition-client", c);
+    auto weights = stream.dirichlet(alpha, static_cast<int64_t>(groups.size()));
+    for (size_t i = c * labels.size() / clients; i < (c + 1) * labels.size() / clients; ++i) {
+      for (size_t g = 0; g < groups.size(); ++g)
+        if (groups[g].empty()) weights[g] = 0;
+      if (std::accumulate(weights.begin(), weights.end(), 0.0) <= 0)
+        for (size_t g = 0; g < groups.size(); ++g) weights[g] = groups[g].empty() ? 0 : 1;
+      auto& group = groups[static_cast<size_t>(stream.choose(weights))];
+      shards[c].push_back(group.back());
+      group.pop_back();
+    }
+  }
+  return shards;
+}
+
+TEST(Partition, ClientsDrawTheGroupsThatTheyDrawByTheDefinition) {
+  for (const int64_t groups : {1, 2, 5, 64, 601})
+    for (const double alpha : {1e-4, 0.1, 3.0}) {
+      auto labels = labels_of(groups, 3);
+      labels.insert(labels.end(), 11, "kind0");
+      EXPECT_EQ(parts_of(labels, 4, dirichlet(DirichletScheme::kClient, alpha), 42),
+                dealt_row_by_row(labels, 4, alpha, 42))
+          << groups << " groups, alpha " << alpha;
+    }
+}
+
+TEST(Partition, RowsOfAsManyLabelsAreDealtInSeconds) {
+  const auto labels = labels_of(200'003, 1);
+  const auto begin = std::chrono::steady_clock::now();
+  expect_complete(parts_of(labels, 7, dirichlet(DirichletScheme::kClient, 0.1), 42), labels.size());
+  EXPECT_LT(seconds_since(begin), 20) << "a pass over all labels for each row took more than a minute";
 }
 
 TEST(Partition, AsManyClientsAsRowsGetOneRowEach) {

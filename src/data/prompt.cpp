@@ -7,6 +7,7 @@
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 #include "data/context_window.h"
+#include "jinja/budget.h"
 
 namespace evenkeel::data {
 namespace {
@@ -92,7 +93,8 @@ bool prints_parts(const Turn& turn, const std::string& text) {
   const auto* content = turn.message.is_dict() ? turn.message.entries().find("content") : nullptr;
   if (content == nullptr || !content->is_list_or_tuple()) return false;
   try {
-    return text.find(jinja::printed(*content)) != text.npos;
+    jinja::Budget budget;
+    return text.find(jinja::printed(*content, budget)) != text.npos;
   } catch (const Error&) {  // then the template cannot have written it either
     return false;
   }
@@ -277,8 +279,8 @@ Row Prompts::fit_context(const Row& row, int64_t limit) const {
   };
   if (tokens_with(row.input) <= limit) return row;
   auto fitted = with_context(row, context_window(row.input, {}, limit, *tokenizer_, tokens_with));
-  EK_CHECK(fitted.has_value(), kData, "the prompt of \"", row.instruction, "\" is longer than ", limit,
-           " tokens, even without its context");
+  EK_CHECK(fitted.has_value(), kData, "the prompt of \"", shown(row.instruction), "\" is longer than ", limit,
+           " tokens, even with the first word or character of its context alone");
   return std::move(*fitted);
 }
 

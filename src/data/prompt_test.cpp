@@ -230,6 +230,40 @@ TEST_F(TokenizeRows, AnEvaluationPromptKeepsQuestionAndStartOfContext) {
   }
 }
 
+/// Returns rows whose contexts are one word: a text of a script without spaces, and a word of many letters.
+std::vector<Row> rows_of_one_word() {
+  Row tokyo{.instruction = "首都は？", .input = "", .output = "東京", .answer = "東京", .label = ""}, letters = kRow;
+  for (int i = 0; i < 60; ++i) tokyo.input += "東京は日本の首都です。";
+  letters.input = std::string(5000, 'x');
+  return {tokyo, letters};
+}
+
+TEST_F(TokenizeRows, AContextWithoutSpacesIsReducedInTraining) {
+  for (const auto& row : rows_of_one_word()) {
+    const auto rows = tokenize({row}, {.cutoff = 500, .eos = kEos});
+    EXPECT_EQ(rows.windowed, 1);
+    EXPECT_EQ(rows.without_target, 0);
+    const auto& example = rows.examples.at(0);
+    EXPECT_LE(example.ids.size(), 500u);
+    EXPECT_GT(example.ids.size(), 490u);
+    EXPECT_EQ(text_of(example, example.first_target), row.output + "<|endoftext|>");
+  }
+}
+
+TEST_F(TokenizeRows, AContextWithoutSpacesIsReducedInEvaluation) {
+  const Prompts prompts(tokenizer_, PromptTemplate::kPaper);
+  for (const auto& row : rows_of_one_word()) {
+    const auto fitted = prompts.fit_context(row, 400);
+    EXPECT_TRUE(row.input.starts_with(fitted.input));
+    const auto length = prompts.encode(prompts.evaluation_prompt(fitted)).size();
+    EXPECT_LE(length, 400u);
+    EXPECT_GT(length, 390u);
+    const auto says = testing::refusal([&] { prompts.fit_context(row, 30); });
+    EXPECT_NE(says.find("even with the first word or character of its context alone"), std::string::npos) << says;
+    EXPECT_EQ(says.find('\n'), std::string::npos) << says;
+  }
+}
+
 TEST_F(TokenizeRows, RejectsATooSmallCutoff) { EXPECT_THROW(tokenize({kRow}, {.cutoff = 1}), Error); }
 
 /// A tokenizer with a chat template: turns in brackets, and answers end with the first special token.

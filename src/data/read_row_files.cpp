@@ -11,6 +11,7 @@
 #include "data/json_lines.h"
 #include "data/other_files.h"
 #include "data/row_reader.h"
+#include "tokenizer/chat_template.h"
 
 namespace evenkeel::data {
 namespace {
@@ -58,7 +59,7 @@ class FileReader {
     EK_CHECK(is_utf8(text), kData, file_, ": is not UTF-8");
     const Json list = parse_json(text, file_);
     check_is_not_table(list, file_);
-    add_list(list, [&] { return parse_json<OrderedJson>(text, file_); });
+    add_list(list, [&] { return tokenizer::chat_json(text, file_); });
   }
 
   /// \param in_order  parses the list again with ordered keys; called at most once
@@ -89,7 +90,7 @@ class FileReader {
     }
     check_is_not_table(whole, file_);
     if (whole.contains("data") && whole["data"].is_array()) {
-      add_list(whole["data"], [&] { return parse_json<OrderedJson>(text, file_).at("data"); });
+      add_list(whole["data"], [&] { return tokenizer::chat_json(text, file_).at("data"); });
       return true;
     }
     EK_CHECK(!over_lines, kData, file_, ": is one JSON object over several lines, ", kAllowedFiles);
@@ -107,7 +108,7 @@ class FileReader {
              " bytes in one line, allowed: up to ", limits::kLine);
     EK_CHECK(is_utf8(text), kData, origin, ": is not UTF-8");
     check_line_ends(line, origin);
-    add(parse_json(text, origin), origin, [&] { return parse_json<OrderedJson>(text, origin); });
+    add(parse_json(text, origin), origin, [&] { return tokenizer::chat_json(text, origin); });
   }
 
   /// \param in_order  parses the row again with its keys in the order of the file

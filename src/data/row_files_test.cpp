@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing.h"
+#include "jinja/budget.h"
 
 namespace evenkeel::data {
 namespace {
@@ -157,11 +158,60 @@ TEST_F(RowFiles, AChatTemplateGetsEveryKeyInOrder) {
   EXPECT_EQ(row.turns[0].content, "ab");
   EXPECT_EQ(row.turns[1].more,
             R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"z":1,"a":2.5}}}]})");
-  EXPECT_EQ(jinja::json_text(*row.turns[1].message.entries().find("tool_calls")),
+  jinja::Budget budget;
+  EXPECT_EQ(jinja::json_text(*row.turns[1].message.entries().find("tool_calls"), {}, budget),
             R"([{"function": {"name": "f", "arguments": {"z": 1, "a": 2.5}}}])");
   EXPECT_FALSE(row.turns[3].message.is_dict());
   EXPECT_EQ(row.variables_json, R"({"tools":[{"type":"function"}],"enable_thinking":false})");
   EXPECT_EQ(row.answer, "d");
+}
+
+TEST_F(RowFiles, ReasoningHasTheNamesThatTemplatesRead) {
+  const auto message = [&](std::string_view keys) {
+    const auto rows = concat(R"([{"messages": [{"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a", )",
+                             keys, "}]}]");
+    return read(rows, {.conversations = true}).rows.at(0).turns.at(1).more;
+  };
+  EXPECT_EQ(message(R"("reasoning": "R")"),
+            R"({"thinking":"R","role":"assistant","content":"a","reasoning":"R","reasoning_content":"R"})");
+  EXPECT_EQ(message(R"("thinking": "T", "reasoning": "R", "reasoning_content": null)"),
+            R"({"thinking":"T","role":"assistant","content":"a","reasoning":"R","reasoning_content":"T"})");
+  EXPECT_EQ(message(R"("reasoning_content": "C", "thinking": "T")"),
+            R"({"thinking":"T","role":"assistant","content":"a","reasoning_content":"C"})");
+}
+
+TEST_F(RowFiles, WholeNumbersBeyond64BitsAreRefused) {
+  const auto rows = [](std::string_view number) {
+    return concat(R"([{"id": 100000000000000000000, "messages": [{"role": "user", "content": "q", "n": )", number,
+                  R"(}, {"role": "assistant", "content": "a"}]}])");
+  };
+  for (const std::string number :
+       {"100000000000000000000", "-9223372036854775809", "9223372036854775808", "18446744073709551616"})
+    says(refused(rows(number), {.conversations = true}),
+         {"row 0: messages[0]", concat("the number ", number, " is beyond 64 bits")});
+  for (const auto& [number, text] : std::initializer_list<std::pair<std::string_view, std::string_view>>{
+           {"9223372036854775807", "9223372036854775807"},
+           {"-9223372036854775808", "-9223372036854775808"},
+           {"1e20", "1e+20"},
+           {"0.50000000000000000000", "0.5"}}) {
+    jinja::Budget budget;
+    const auto row = read(rows(number), {.conversations = true}).rows.at(0);
+    const auto* held = row.turns.at(0).message.entries().find("n");
+    ASSERT_NE(held, nullptr);
+    EXPECT_EQ(jinja::printed(*held, budget), text) << number;
+  }
+  says(refused(R"([{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+                   "tools": "[{\"n\": [true, null, {\"m\": 100000000000000000000}]}]"}])",
+               {.conversations = true}),
+       {"row 0: tools", "is beyond 64 bits"});
+  const auto answered = [](std::string_view answer) {
+    return concat(R"({"prompt": "a", "completion": "b", "answer": )", answer, "}");
+  };
+  EXPECT_EQ(read(answered("[7, 1e20]"), {.compared = true}).rows.at(0).references,
+            (std::vector<std::string>{"b", "7", "1e+20"}));
+  for (const char* answer : {"100000000000000000000", "[\"c\", 100000000000000000000]"})
+    says(refused(answered(answer), {.compared = true}), {"rows.jsonl:1: answer has a whole number beyond 64 bits"});
 }
 
 TEST_F(RowFiles, WeightsMustBeZeroOrOne) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -126,10 +127,25 @@ std::vector<std::string> answer_texts(const JsonView& answer) {
   return texts;
 }
 
+/// Returns true if the predicate holds for an answer, or for one of a list of answers.
+template <typename J, typename Is>
+bool any_answer(const J& answer, const Is& is) {
+  return answer.is_array() ? std::any_of(answer.begin(), answer.end(), is) : is(answer);
+}
+
+/// Rejects whole numbers beyond 64 bits: the row's view holds them rounded.
+void check_is_exact(const SourceRow& source, const JsonView& answer) {
+  const auto is_large = [](const Json& one) { return one.is_number_float() && std::abs(one.get<double>()) >= 0x1p63; };
+  if (!any_answer(answer.json(), is_large)) return;
+  const bool rounded = any_answer(source.in_order().at("answer"), [](const auto& one) { return one.is_binary(); });
+  answer.require(!rounded, " has a whole number beyond 64 bits, allowed: texts, and smaller numbers");
+}
+
 /// Adds the texts under `answer` to the accepted answers of a row whose answers are compared.
-void add_references(const JsonView& json, Row& row) {
-  const auto answer = json.find("answer");
+void add_references(const SourceRow& source, Row& row) {
+  const auto answer = source.view().find("answer");
   if (!answer || says_nothing(answer->json())) return;
+  check_is_exact(source, *answer);
   for (auto& text : answer_texts(*answer))
     if (std::find(row.references.begin(), row.references.end(), text) == row.references.end())
       row.references.push_back(std::move(text));
@@ -309,7 +325,7 @@ Row RowReader::read(const SourceRow& source, RowFormat format) const {
   if (what_.choices)
     add_options(json, what_.options, row);
   else if (what_.compared)
-    add_references(json, row);
+    add_references(source, row);
   row.label = label_in(json, what_);
   row.is_required = what_.strict;
   row.origin = json.place();

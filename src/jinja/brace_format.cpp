@@ -99,11 +99,11 @@ class Fields {
     Value value = argument(field.substr(0, end), field);
     if (rest.starts_with('!')) {
       if (!rest.starts_with("!s") && !rest.starts_with("!r")) refuse_field(field);
-      value = Value::string(rest[1] == 'r' ? representation(value) : printed(value));
+      value = Value::string(rest[1] == 'r' ? representation(value, budget_) : printed(value, budget_));
       rest.remove_prefix(2);
     }
     if (!rest.empty() && rest[0] != ':') refuse_field(field);
-    if (rest.size() <= 1) return printed(value);
+    if (rest.size() <= 1) return printed(value, budget_);
     const auto format = read_format(rest.substr(1), field);
     if (format.width.size() > 4 || format.precision.size() > 5) refuse_field(field);
     if (!format.width.empty() && std::stoul(format.width) > kMostWidth) refuse_field(field);

@@ -67,7 +67,7 @@ void Renderer::give_extras(const Node& macro, Arguments& given, Scope& scope) {
   }
   if (macro.extras & kKwargs) {
     Dict named;
-    for (auto& [name, argument] : given.named) named.put(Value::string(name), std::move(argument));
+    for (auto& [name, argument] : given.named) named.put(Value::string(name), std::move(argument), budget_);
     given.named.clear();
     scope.set("kwargs", Value::dict_of(std::move(named.entries)));
   }
@@ -115,7 +115,7 @@ Value Renderer::called_builtin(std::string_view name, Arguments& given) {
       EK_CHECK(first->is_dict(), kData, name, " of ", first->kind(), ", expected a dict");
       entries.entries = first->entries().entries;
     }
-    for (auto& [key, held] : given.named) entries.put(Value::string(key), std::move(held));
+    for (auto& [key, held] : given.named) entries.put(Value::string(key), std::move(held), budget_);
     given.named.clear();
     out = Value::dict_of(std::move(entries.entries));
     if (name == "namespace") out = Value(Value::Held(&namespaces_.emplace_back(Namespace{out.entries()})));

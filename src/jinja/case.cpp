@@ -1,4 +1,4 @@
-// Implements upper and lower case, and selects the characters that repr() escapes, as in Python.
+// Implements upper and lower case, reads digits, and selects the characters that repr() escapes, as in Python.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -73,6 +73,16 @@ std::string in_case(std::string_view text, Case wanted, std::string_view what) {
   return out;
 }
 
+bool is_foreign_digit(uint32_t point) { return point >= 0x80 && unicode::category(point) == UTF8PROC_CATEGORY_ND; }
+
+/// Returns the ASCII digit of a decimal digit. The ten digits of each script follow each other.
+std::string_view digit_of(uint32_t point, std::string_view what) {
+  check_known(point, what);
+  uint32_t zero = point;
+  while (is_foreign_digit(zero - 1)) --zero;
+  return std::string_view("0123456789").substr((point - zero) % 10, 1);
+}
+
 }  // namespace
 
 std::string lowered(std::string_view text, std::string_view what) { return in_case(text, Case::kLower, what); }
@@ -85,6 +95,16 @@ std::string titled(std::string_view text, bool each_word, std::string_view what)
     const auto one = unicode::decode(text.data() + at);
     append_case(out, one.value, begins ? Case::kTitle : Case::kLower, what);
     begins = each_word && !is_cased(one.value);
+    at += one.length;
+  }
+  return out;
+}
+
+std::string with_ascii_digits(std::string_view text, std::string_view what) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const auto one = unicode::decode(text.data() + at);
+    out += is_foreign_digit(one.value) ? digit_of(one.value, what) : text.substr(at, one.length);
     at += one.length;
   }
   return out;

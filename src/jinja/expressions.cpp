@@ -8,12 +8,12 @@ namespace evenkeel::jinja {
 namespace {
 
 bool holds(std::string_view op, const Value& x, const Value& y, Budget& budget) {
-  if (op == "==") return equal(x, y);
-  if (op == "!=") return !equal(x, y);
-  if (op == "<") return less(x, y);
-  if (op == ">") return less(y, x);
-  if (op == "<=") return !less(y, x);
-  if (op == ">=") return !less(x, y);
+  if (op == "==") return equal(x, y, budget);
+  if (op == "!=") return !equal(x, y, budget);
+  if (op == "<") return less(x, y, budget);
+  if (op == ">") return less(y, x, budget);
+  if (op == "<=") return !less(y, x, budget);
+  if (op == ">=") return !less(x, y, budget);
   return contains(y, x, budget) == (op == "in");
 }
 
@@ -34,8 +34,7 @@ Value Renderer::dict(const Node& node, const Scope& scope) {
   for (size_t i = 0; i < node.children.size(); i += 2) {
     auto key = value(*node.children[i], scope);
     auto held = value(*node.children[i + 1], scope);
-    budget_.charge(made.entries.size());
-    made.put(std::move(key), std::move(held));
+    made.put(std::move(key), std::move(held), budget_);
   }
   return Value::dict_of(std::move(made.entries));
 }
@@ -170,6 +169,7 @@ void Renderer::add_named(const Value& more, Arguments& out) {
   for (const auto& [name, argument] : more.entries().entries) {
     EK_CHECK(name.is_string(), kData, "** of a dict with ", name.kind(), " as key");
     const auto same = [&, &key = name](const auto& one) { return one.first == key.text(); };
+    budget_.charge(out.named.size() / 8);
     EK_CHECK(std::none_of(out.named.begin(), out.named.end(), same), kData, "the argument ", name.text(),
              " stands twice");
     out.named.emplace_back(name.text(), argument);

@@ -32,7 +32,7 @@ void refuse_safe(const FilterCall& call) {
 Value trim(const FilterCall& call) {
   refuse_safe(call);
   const auto unwanted = call.arguments.take("chars");
-  const auto text = printed(call.x);
+  const auto text = printed(call.x, call.budget);
   if (!unwanted || unwanted->is<None>()) return call.budget.text(std::string(stripped(text, Side::kBoth)));
   const auto set = Arguments::text_of(*unwanted, "chars", call.name);
   return call.budget.text(std::string(stripped(text, Side::kBoth, &set)));
@@ -42,13 +42,13 @@ Value trim(const FilterCall& call) {
 Value by_method(const FilterCall& call) {
   refuse_safe(call);
   Arguments none;
-  return called_method(Value::string(printed(call.x)), call.name, none, call.budget);
+  return called_method(Value::string(printed(call.x, call.budget)), call.name, none, call.budget);
 }
 
 /// Capitalises words. A word begins after white space, a hyphen or an opening bracket, but not after an apostrophe.
 Value title(const FilterCall& call) {
   std::string out;
-  const auto text = printed(call.x);
+  const auto text = printed(call.x, call.budget);
   bool begins = true;
   for (const auto one : characters(text)) {
     out += begins ? uppered(one, call.name) : lowered(one, call.name);
@@ -58,7 +58,7 @@ Value title(const FilterCall& call) {
 }
 
 Value replace_in(const FilterCall& call) {
-  return called_method(Value::string(printed(call.x)), "replace", call.arguments, call.budget);
+  return called_method(Value::string(printed(call.x, call.budget)), "replace", call.arguments, call.budget);
 }
 
 Value length(const FilterCall& call) {
@@ -71,12 +71,12 @@ Value length(const FilterCall& call) {
 Value join_all(const FilterCall& call) {
   const auto separator = call.arguments.take("d");
   const auto path = call.arguments.take("attribute");
-  const auto between = separator ? printed(*separator) : "";
+  const auto between = separator ? printed(*separator, call.budget) : "";
   std::string out;
   bool first = true;
   for (const auto& one : iterated(call.x, call.budget)) {
     if (!std::exchange(first, false)) out += between;
-    const auto text = printed(path && !path->is<None>() ? value_at_path(one, *path, call.budget) : one);
+    const auto text = printed(path ? value_at_path(one, *path, call.budget) : one, call.budget);
     call.budget.charge_bytes(between.size() + text.size());
     out += text;
   }
@@ -95,11 +95,9 @@ Value map_all(const FilterCall& call) {
   std::vector<Value> out;
   if (call.arguments.placed.empty()) {
     const auto path = call.arguments.need("attribute", call.name);
-    const auto otherwise = call.arguments.take("default");
-    for (const auto& one : items) {
-      auto value = value_at_path(one, path, call.budget);
-      out.push_back(otherwise && value.is<Undefined>() ? *otherwise : std::move(value));
-    }
+    const auto given = call.arguments.take("default");
+    const auto* otherwise = given && !given->is<None>() ? &*given : nullptr;
+    for (const auto& one : items) out.push_back(value_at_path(one, path, call.budget, otherwise));
     return generator(std::move(out));
   }
   const auto filter = call.arguments.text("filter", call.name);
@@ -157,7 +155,7 @@ Value dict_items(const FilterCall& call) {
 
 Value as_text(const FilterCall& call) {
   if (call.x.is<SafeText>()) return call.x;
-  return call.budget.text(printed(call.x));
+  return call.budget.text(printed(call.x, call.budget));
 }
 
 /// Returns the indentation of tojson, as in json.dumps: a text or a number of spaces. Below 0, lines are not indented.
@@ -190,7 +188,7 @@ Value as_json(const FilterCall& call) {
   form.sort_keys = sort && sort->truth();
   EK_CHECK(form.between.size() + form.colon.size() + form.indent.value_or("").size() <= 1024, kData,
            "tojson: separators and indent of more than 1024 bytes");
-  return call.budget.text(json_text(call.x, form));
+  return Value::string(json_text(call.x, form, call.budget));
 }
 
 Value as_integer(const FilterCall& call) {
@@ -203,7 +201,7 @@ Value as_integer(const FilterCall& call) {
   }
   EK_CHECK(!call.x.is<SafeText>(), kData, "int of ", call.x.kind());
   if (!call.x.is_string()) return otherwise;
-  const auto text = stripped(call.x.text(), Side::kBoth);
+  const auto text = with_ascii_digits(stripped(call.x.text(), Side::kBoth), call.name);
   int64_t value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   EK_CHECK(read.ec != std::errc::result_out_of_range, kData, "a whole number beyond 64 bits");
@@ -220,7 +218,8 @@ Value absolute(const FilterCall& call) {
   return std::signbit(call.x.real()) ? negative(call.x) : call.x;
 }
 
-/// Indents the lines after the first by `width` spaces, except blank lines.
+/// Indents the lines after the first by `width` spaces, except blank lines. As in jinja2, every line end becomes a
+/// newline, and a carriage return at the end of the text is lost.
 Value indented(const FilterCall& call) {
   const auto width = call.arguments.take("width").value_or(Value::integer(4));
   EK_CHECK(width.is_string() || (width.is_integer() && width.whole() >= 0 && width.whole() <= 1024), kData,
@@ -228,7 +227,8 @@ Value indented(const FilterCall& call) {
   const auto space = width.is_string() ? width.text() : std::string(static_cast<size_t>(width.whole()), ' ');
   const auto first = call.arguments.take("first"), blank = call.arguments.take("blank");
   EK_CHECK(call.x.is_string(), kData, "indent of ", call.x.kind(), ", expected a string");
-  const auto lines = split_at(call.x.text(), "\n");
+  const auto text = concat(call.x.text(), "\n");
+  const auto lines = split_lines(text);
   call.budget.charge_bytes(lines.size() * (space.size() + 16));
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -240,7 +240,7 @@ Value indented(const FilterCall& call) {
 
 Value safe(const FilterCall& call) {
   if (call.x.is<SafeText>()) return call.x;
-  return Value(Value::Held(SafeText{std::make_shared<const std::string>(printed(call.x))}));
+  return Value(Value::Held(SafeText{std::make_shared<const std::string>(printed(call.x, call.budget))}));
 }
 
 Value formatted(const FilterCall& call) {
@@ -248,7 +248,7 @@ Value formatted(const FilterCall& call) {
   EK_CHECK(call.arguments.named.empty(), kData, "format with names is not part of the subset");
   auto values = Value::list(std::move(call.arguments.placed), SequenceType::kTuple);
   call.arguments = {};
-  return call.budget.text(percent_format(printed(call.x), values, call.budget));
+  return call.budget.text(percent_format(printed(call.x, call.budget), values, call.budget));
 }
 
 /// Implements float for strings of digits with at most one point.
@@ -257,7 +257,7 @@ Value as_real(const FilterCall& call) {
   if (call.x.is_number()) return Value(Value::Held(call.x.real()));
   EK_CHECK(!call.x.is<Undefined>(), kData, "float of what is undefined");
   if (!call.x.is_string()) return otherwise;
-  const auto text = stripped(call.x.text(), Side::kBoth);
+  const auto text = with_ascii_digits(stripped(call.x.text(), Side::kBoth), call.name);
   const bool plain = !text.empty() && text.size() < 300 && text.find_first_not_of("0123456789.") == text.npos &&
                      text != "." && std::count(text.begin(), text.end(), '.') <= 1;
   if (!plain) {
@@ -329,12 +329,12 @@ bool compared(std::string_view name, const Value& x, const Value& y, Budget& bud
     EK_CHECK(y.is<None>() || y.is<bool>(), kData, "sameas is part of the subset for none, true and false alone");
     return y.is<None>() ? x.is<None>() : is_truth(x, *y.as<bool>());
   }
-  if (name == "==" || name == "eq" || name == "equalto") return equal(x, y);
-  if (name == "!=" || name == "ne") return !equal(x, y);
-  if (name == "<" || name == "lt" || name == "lessthan") return less(x, y);
-  if (name == ">" || name == "gt" || name == "greaterthan") return less(y, x);
-  if (name == "<=" || name == "le") return !less(y, x);
-  return !less(x, y);
+  if (name == "==" || name == "eq" || name == "equalto") return equal(x, y, budget);
+  if (name == "!=" || name == "ne") return !equal(x, y, budget);
+  if (name == "<" || name == "lt" || name == "lessthan") return less(x, y, budget);
+  if (name == ">" || name == "gt" || name == "greaterthan") return less(y, x, budget);
+  if (name == "<=" || name == "le") return !less(y, x, budget);
+  return !less(x, y, budget);
 }
 
 constexpr std::array<std::string_view, 17> kComparisons = {

@@ -4,6 +4,7 @@
 
 #include "base/plain/error.h"
 #include "base/unicode/unicode.h"
+#include "jinja/budget.h"
 #include "jinja/text_functions.h"
 #include "jinja/value.h"
 
@@ -37,34 +38,35 @@ std::string json_string(const std::string& text, bool ascii) {
   return out + "\"";
 }
 
-std::string json_float(double number) {
+std::string json_float(double number, Budget& budget) {
   if (std::isnan(number)) return "NaN";
   if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
-  return printed(Value(Value::Held(number)));
+  return printed(Value(Value::Held(number)), budget);
 }
 
 /// Writes a value that is neither string, list nor dict.
-std::string json_scalar(const Value& value) {
+std::string json_scalar(const Value& value, Budget& budget) {
   if (value.is<None>()) return "null";
   if (const bool* flag = value.as<bool>()) return *flag ? "true" : "false";
-  if (const auto* number = value.as<double>()) return json_float(*number);
+  if (const auto* number = value.as<double>()) return json_float(*number, budget);
   EK_CHECK(value.is_integer(), kData, "tojson of ", value.kind());
-  return printed(value);
+  return printed(value, budget);
 }
 
+/// Writes a value. Each value and the text are charged as they are written.
 class JsonWriter {
  public:
-  explicit JsonWriter(const JsonForm& form) : form_(form) {}
+  JsonWriter(const JsonForm& form, Budget& budget) : form_(form), budget_(budget) {}
 
   void write(const Value& value) {
     if (value.is_string() || value.is<SafeText>())
-      out += json_string(printed(value), form_.ascii);
+      add(json_string(printed(value, budget_), form_.ascii));
     else if (value.is_list_or_tuple())
       write_all(value.items(), '[', ']', [&](const Value& item) { write(item); });
     else if (value.is_dict())
       write_dict(value.entries());
     else
-      out += json_scalar(value);
+      out += json_scalar(value, budget_);
   }
   std::string out;
 
@@ -72,22 +74,24 @@ class JsonWriter {
   void write_dict(const Dict& dict) {
     auto entries = dict.entries;
     if (form_.sort_keys)
-      std::stable_sort(entries.begin(), entries.end(), [](auto& x, auto& y) { return less(x.first, y.first); });
+      std::stable_sort(entries.begin(), entries.end(),
+                       [&](auto& x, auto& y) { return less(x.first, y.first, budget_); });
     write_all(entries, '{', '}', [&](const auto& entry) {
       EK_CHECK(!entry.first.is_tuple(), kData, "tojson of a dict with a tuple as key");
-      out += json_string(entry.first.is_string() ? entry.first.text() : json_scalar(entry.first), form_.ascii);
-      out += form_.colon;
+      add(json_string(entry.first.is_string() ? entry.first.text() : json_scalar(entry.first, budget_), form_.ascii));
+      add(form_.colon);
       write(entry.second);
     });
   }
 
   template <typename Entries, typename Write>
   void write_all(const Entries& entries, char open, char close, Write&& write_one) {
+    budget_.charge(entries.size());
     out += open;
     ++level_;
     bool first = true;
     for (const auto& entry : entries) {
-      if (!std::exchange(first, false)) out += form_.between;
+      if (!std::exchange(first, false)) add(form_.between);
       new_line();
       write_one(entry);
     }
@@ -98,18 +102,25 @@ class JsonWriter {
 
   void new_line() {
     if (!form_.indent) return;
+    budget_.charge_bytes(level_ * form_.indent->size());
     out += '\n';
-    for (int64_t i = 0; i < level_; ++i) out += *form_.indent;
+    for (size_t i = 0; i < level_; ++i) out += *form_.indent;
+  }
+
+  void add(const std::string& text) {
+    budget_.charge_bytes(text.size());
+    out += text;
   }
 
   const JsonForm& form_;
-  int64_t level_ = 0;
+  Budget& budget_;
+  size_t level_ = 0;
 };
 
 }  // namespace
 
-std::string json_text(const Value& value, const JsonForm& form) {
-  JsonWriter writer(form);
+std::string json_text(const Value& value, const JsonForm& form, Budget& budget) {
+  JsonWriter writer(form, budget);
   writer.write(value);
   return std::move(writer.out);
 }

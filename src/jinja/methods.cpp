@@ -131,8 +131,8 @@ Value of_dict(const Dict& dict, std::string_view name, Arguments& arguments, Bud
   if (name == "get") {
     const auto key = arguments.need("key", name);
     auto otherwise = arguments.take("default").value_or(Value::none());
-    EK_CHECK(can_be_key(key) || key.is<Undefined>(), kData, "get: ", key.kind(), " cannot be a key of a dict");
-    const auto* found = dict.find(key);
+    EK_CHECK(can_be_key(key, budget) || key.is<Undefined>(), kData, "get: ", key.kind(), " cannot be a key of a dict");
+    const auto* found = dict.find(key, budget);
     return found ? *found : otherwise;
   }
   EK_CHECK(name == "items" || name == "keys" || name == "values", kData, "the method ", name,

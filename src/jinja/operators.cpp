@@ -184,7 +184,7 @@ namespace {
 
 /// Returns the text, escaped as by Python's Markup unless it is marked safe.
 std::string escaped(const Value& value) {
-  if (value.is<SafeText>()) return printed(value);
+  if (const auto* safe = value.as<SafeText>()) return *safe->text;
   std::string out;
   for (const char c : value.text()) {
     constexpr std::string_view kMarks = "&<>\"'";
@@ -207,8 +207,8 @@ bool is_text(const Value& x) { return x.is_string() || x.is<SafeText>(); }
 
 Value calculated(std::string_view op, const Value& x, const Value& y, Budget& budget) {
   if (op == "~") {
-    auto left = printed(x);
-    return budget.text(std::move(left) + printed(y));
+    auto left = printed(x, budget);
+    return budget.text(std::move(left) + printed(y, budget));
   }
   if (x.is_integer() && y.is_integer()) return whole_result(op, x.whole(), y.whole());
   if (x.is_number() && y.is_number()) return real_result(op, x.real(), y.real());
@@ -236,13 +236,12 @@ bool contains(const Value& y, const Value& x, Budget& budget) {
     return y.text().find(x.text()) != std::string::npos;
   }
   if (y.is_dict()) {
-    if (!can_be_key(x) && !x.is<Undefined>()) refuse_operands("in", x, y);
-    budget.charge(y.entries().entries.size());
-    return y.entries().find(x) != nullptr;
+    if (!can_be_key(x, budget) && !x.is<Undefined>()) refuse_operands("in", x, y);
+    return y.entries().find(x, budget) != nullptr;
   }
   if (!y.is_sequence() && !y.is<Undefined>()) refuse_operands("in", x, y);
   const auto items = iterated(y, budget);
-  return std::any_of(items.begin(), items.end(), [&](const Value& one) { return equal(one, x); });
+  return std::any_of(items.begin(), items.end(), [&](const Value& one) { return equal(one, x, budget); });
 }
 
 namespace {
@@ -295,8 +294,7 @@ Value item(const Value& x, const Value& key, Budget& budget) {
   if (key.is_string() && !x.is_dict()) return attribute(x, key.text());
   EK_CHECK(!x.is<Undefined>(), kData, x.as<Undefined>()->name, " is undefined, so it has no items");
   if (x.is_dict()) {
-    budget.charge(x.entries().entries.size() / 8);
-    if (const auto* value = x.entries().find(key)) return *value;
+    if (const auto* value = x.entries().find(key, budget)) return *value;
     return key.is_string() ? attribute(x, key.text()) : Value::undefined("item");
   }
   if (!key.is_integer()) return Value::undefined("item");
@@ -316,11 +314,13 @@ Value value_at_path(const Value& x, const Value& path, Budget& budget, const Val
     auto found = item(at, part, budget);
     return otherwise && found.is<Undefined>() ? *otherwise : found;
   };
+  if (path.is<None>()) return x;
   if (!path.is_string()) return part_of(x, path);
   Value at = x;
-  for (const auto& part : split_at(path.text(), ".")) {
+  for (const auto& given : split_at(path.text(), ".")) {
+    const auto part = with_ascii_digits(given, "an attribute");
     const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
-    at = part_of(at, number ? Value::integer(std::stoll(part)) : Value::string(part));
+    at = part_of(at, number ? Value::integer(std::stoll(part)) : Value::string(given));
   }
   return at;
 }

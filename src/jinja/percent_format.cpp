@@ -73,8 +73,8 @@ std::string padded(const FormatSpec& spec, std::string_view sign, const std::str
   return zeros ? concat(sign, gap, body) : concat(gap, sign, body);
 }
 
-std::string text_part(const FormatSpec& spec, const Value& value) {
-  auto text = spec.letter == 'r' ? representation(value) : printed(value);
+std::string text_part(const FormatSpec& spec, const Value& value, Budget& budget) {
+  auto text = spec.letter == 'r' ? representation(value, budget) : printed(value, budget);
   const auto all = characters(text);
   if (spec.precision >= 0 && all.size() > static_cast<size_t>(spec.precision))
     text.resize(static_cast<size_t>(all[static_cast<size_t>(spec.precision)].data() - text.data()));
@@ -110,9 +110,9 @@ std::string real_part(const FormatSpec& spec, const Value& value) {
   return padded(spec, sign_of(spec, std::signbit(value.real())), digits, spec.zeros);
 }
 
-std::string format_part(const FormatSpec& spec, const Value& value) {
+std::string format_part(const FormatSpec& spec, const Value& value, Budget& budget) {
   const auto is_of = [&](std::string_view letters) { return letters.find(spec.letter) != letters.npos; };
-  if (is_of("sr")) return text_part(spec, value);
+  if (is_of("sr")) return text_part(spec, value, budget);
   if (is_of("diuxXo")) return whole_part(spec, value);
   EK_CHECK(is_of("eEfFgG"), kData, "the conversion %", std::string(1, spec.letter), " is not part of the subset");
   return real_part(spec, value);
@@ -136,7 +136,7 @@ std::string percent_format(std::string_view form, const Value& values, Budget& b
       continue;
     }
     EK_CHECK(used < count, kData, "a format of more values than the ", count, " given");
-    const auto part = format_part(spec, many ? values.items()[used] : values);
+    const auto part = format_part(spec, many ? values.items()[used] : values, budget);
     budget.charge_bytes(part.size() + 16);
     out += part;
     ++used;

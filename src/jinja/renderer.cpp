@@ -43,7 +43,7 @@ Renderer::Flow Renderer::statement(const Node& node, Scope& scope) {
       write(node.text);
       break;
     case NodeKind::kPrint:
-      write(printed(value(*node.children[0], scope)));
+      write(printed(value(*node.children[0], scope), budget_));
       break;
     case NodeKind::kIf:
       return choose(node, scope);
@@ -129,7 +129,7 @@ Value Renderer::macro_in(const Node& node, const Scope& scope) const {
 
 void Renderer::call_block(const Node& node, const Scope& scope) {
   const auto caller = macro_in(*node.children[1], scope);
-  write(printed(call_with(*node.children[0], scope, &caller)));
+  write(printed(call_with(*node.children[0], scope, &caller), budget_));
 }
 
 void Renderer::set_block(const Node& node, Scope& scope) {
@@ -146,8 +146,7 @@ void Renderer::assign(const Node& node, Scope& scope) {
            " cannot be set in it");
   EK_CHECK(given.depth() + 1 < Value::kDeepest, kData, "values are nested deeper than ", Value::kDeepest);
   auto& variables = (*found->as<Namespace*>())->variables;
-  budget_.charge(variables.entries.size());
-  variables.put(Value::string(node.names[0]), std::move(given));
+  variables.put(Value::string(node.names[0]), std::move(given), budget_);
 }
 
 /// Renders {% generation %} and records its range. Variables that are set inside are local, as in transformers.

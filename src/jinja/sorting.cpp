@@ -41,7 +41,7 @@ Value keys_of(const FilterCall& call, const Value& one, const std::optional<Valu
 void sort_keyed(std::vector<Keyed>& all, bool reverse, Budget& budget) {
   std::stable_sort(all.begin(), all.end(), [&](const Keyed& x, const Keyed& y) {
     budget.charge(2);
-    return reverse ? less(y.key, x.key) : less(x.key, y.key);
+    return reverse ? less(y.key, x.key, budget) : less(x.key, y.key, budget);
   });
 }
 
@@ -64,10 +64,10 @@ Value sorted_values(const FilterCall& call) {
 }
 
 /// Groups neighbours with equal keys.
-std::vector<std::vector<Value>> runs_of_equal_keys(const std::vector<Keyed>& sorted) {
+std::vector<std::vector<Value>> runs_of_equal_keys(const std::vector<Keyed>& sorted, Budget& budget) {
   std::vector<std::vector<Value>> runs;
   for (size_t i = 0; i < sorted.size(); ++i) {
-    if (i == 0 || !equal(sorted[i - 1].key, sorted[i].key)) runs.emplace_back();
+    if (i == 0 || !equal(sorted[i - 1].key, sorted[i].key, budget)) runs.emplace_back();
     runs.back().push_back(sorted[i].value);
   }
   return runs;
@@ -83,7 +83,7 @@ Value grouped(const FilterCall& call) {
   for (const auto& one : iterated(call.x, call.budget)) all.push_back({without_case(key(one), case_sensitive), one});
   sort_keyed(all, false, call.budget);
   std::vector<Value> groups;
-  for (auto& group : runs_of_equal_keys(all))
+  for (auto& group : runs_of_equal_keys(all, call.budget))
     groups.push_back(Value::list({key(group.front()), Value::list(std::move(group))}, SequenceType::kGroup));
   return Value::list(std::move(groups));
 }
@@ -109,9 +109,10 @@ Value unique_items(const FilterCall& call) {
   std::vector<Value> out, keys;
   for (const auto& one : iterated(call.x, call.budget)) {
     auto key = key_of(call, one, path, case_sensitive);
-    EK_CHECK(can_be_key(key) || key.is<Undefined>(), kData, "unique of a list with ", key.kind());
+    EK_CHECK(can_be_key(key, call.budget) || key.is<Undefined>(), kData, "unique of a list with ", key.kind());
     call.budget.charge(keys.size());
-    if (std::any_of(keys.begin(), keys.end(), [&](const Value& other) { return equal(key, other); })) continue;
+    const auto same = [&](const Value& other) { return equal(key, other, call.budget); };
+    if (std::any_of(keys.begin(), keys.end(), same)) continue;
     keys.push_back(std::move(key));
     out.push_back(one);
   }
@@ -126,7 +127,8 @@ Value least_or_greatest(const FilterCall& call) {
   Keyed best{key_of(call, items.front(), path, case_sensitive), items.front()};
   for (size_t i = 1; i < items.size(); ++i) {
     auto key = key_of(call, items[i], path, case_sensitive);
-    if (call.name == "min" ? less(key, best.key) : less(best.key, key)) best = {std::move(key), items[i]};
+    const bool is_better = call.name == "min" ? less(key, best.key, call.budget) : less(best.key, key, call.budget);
+    if (is_better) best = {std::move(key), items[i]};
   }
   return best.value;
 }

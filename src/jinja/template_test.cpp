@@ -49,6 +49,29 @@ TEST(JinjaTemplate, ExpressionsEqualPythons) {
     EXPECT_EQ(rendered(source), text) << source;
 }
 
+TEST(JinjaTemplate, IndentSplitsAtEveryLineEnd) {
+  for (const auto& [source, text] :
+       std::initializer_list<Case>{{"{{ 'a\\r\\nb\\u2028c\\x0bd' | indent(2) }}", "a\n  b\n  c\n  d"},
+                                   {"{{ '\\n\\x85x\\r' | indent(1, true, true) }}", " \n \n x"},
+                                   {"{{ '' | indent }}|{{ 'a\\n' | indent }}", "|a\n"}})
+    EXPECT_EQ(rendered(source), text) << source;
+}
+
+TEST(JinjaTemplate, NumbersAreReadInDigitsOfAllScripts) {
+  EXPECT_EQ(rendered("{{ '１２' | int }} {{ '-１２' | int }} {{ '٣٤' | float }} {{ 'a１' | int(7) }}"),
+            "12 -12 34.0 7");
+  EXPECT_EQ(rendered("{{ [{1: 'q'}] | map(attribute='１') | join }}"), "q");
+}
+
+TEST(JinjaTemplate, TheDefaultOfMapReplacesEveryMissingPart) {
+  for (const auto& [source, text] : std::initializer_list<Case>{
+           {"{{ [{'b': {'c': 1}}, {}] | map(attribute='b.c', default='x') | list }}", "[1, 'x']"},
+           {"{{ [{}] | map(attribute='b.c', default={'c': 2}) | list }}", "[2]"},
+           {"{{ [{}] | map(attribute='b', default=none) | list }}", "[Undefined]"},
+           {"{{ [{'a': 1}] | map(attribute=none) | list }}", "[{'a': 1}]"}})
+    EXPECT_EQ(rendered(source), text) << source;
+}
+
 TEST(JinjaTemplate, FormatFillsTheFieldsOfAText) {
   for (const auto& [source, text] : std::initializer_list<Case>{
            {"{{ '<|{}:{}|>'.format('eos', n) }}", "<|eos:5|>"},
@@ -152,6 +175,30 @@ TEST(JinjaTemplate, ExcessiveTemplatesAreRefused) {
         std::string("{% set ns = namespace(a=[]) %}{% for i in range(99) %}{% set ns.a = [ns.a] %}{% endfor %}"),
         std::string(Template::kMostBytes + 1, 'x')})
     EXPECT_THROW(rendered(source), Error) << source.substr(0, 60);
+}
+
+/// Returns a template whose ns.a holds what is in `first` 2^levels times, followed by `use`.
+std::string doubled(std::string_view first, std::string_view pair, int levels, std::string_view use) {
+  return concat("{% set ns = namespace(a=", first, ") %}{% for i in range(", levels, ") %}{% set ns.a = ", pair,
+                " %}{% endfor %}", use);
+}
+
+TEST(JinjaTemplate, ValuesThatListsShareAreVisitedWithinTheLimits) {
+  const auto refused = [](const std::string& source) {
+    const auto says = testing::refusal([&] { rendered(source); });
+    EXPECT_NE(says.find("takes more than 4000000 steps"), std::string::npos) << source << ": " << says;
+  };
+  for (const char* use :
+       {"{{ ns.a == ns.a }}", "{{ ns.a < ns.a }}", "{{ ns.a in [ns.a] }}", "{{ {'k': ns.a} == {'k': ns.a} }}",
+        "{{ [ns.a, ns.a] | min }}", "{{ ns.a | string | length }}", "{{ ns.a | tojson | length }}",
+        "{{ ns.a | tojson(indent=' ' * 1000) }}", "{{ '%s' % (ns.a,) }}", "{{ '{}'.format(ns.a) }}",
+        "{{ [ns.a] | join }}"})
+    refused(doubled("['x']", "[ns.a, ns.a]", 60, use));
+  for (const char* use : {"{{ {ns.a: 1} }}", "{{ ns.a in {1: 2} }}", "{{ {1: 2}.get(ns.a) }}", "{{ [ns.a] | unique }}"})
+    refused(doubled("('x',)", "(ns.a, ns.a)", 60, use));
+  refused(doubled("['x' * 1000000]", "[ns.a, ns.a]", 10, "{{ ns.a == ns.a }}"));
+  EXPECT_EQ(rendered(doubled("['x']", "[ns.a, ns.a]", 12, "{{ ns.a == ns.a }}{{ ns.a | tojson | length }}")),
+            "True36860");
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ std::string between_all(std::string_view text, std::string_view inserted, int64_
   return out.append(most < 0 || done < most ? inserted : std::string_view());
 }
 
+bool ends_line(uint32_t c) {
+  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
 }  // namespace
 
 bool is_space(uint32_t c) {
@@ -86,6 +90,22 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
   }
   parts.emplace_back(text);
   return parts;
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const auto one = unicode::decode(text.data() + at);
+    const size_t end = at;
+    at += one.length;
+    if (!ends_line(one.value)) continue;
+    lines.push_back(text.substr(begin, end - begin));
+    if (text.substr(end).starts_with("\r\n")) ++at;
+    begin = at;
+  }
+  if (begin < text.size()) lines.push_back(text.substr(begin));
+  return lines;
 }
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t most) {

@@ -31,6 +31,8 @@ std::string_view stripped(std::string_view text, Side side, const std::string* u
 /// \throws kData for an empty separator
 std::vector<std::string> split_at_space(std::string_view text, int64_t most = -1);
 std::vector<std::string> split_at(std::string_view text, std::string_view separator, int64_t most = -1);
+/// Implements str.splitlines(). The lines are views into `text`.
+std::vector<std::string_view> split_lines(std::string_view text);
 
 /// Implements str.lower() and str.upper(). \param what  the operation, for the message
 /// \throws kData for a character that is not in Unicode 14, and for a capital sigma in lowered().
@@ -40,6 +42,9 @@ std::string uppered(std::string_view text, std::string_view what);
 std::string titled(std::string_view text, bool each_word, std::string_view what);
 /// Returns true if repr() shows the character unescaped. \throws kData for a character that is not in Unicode 14.
 bool is_printable(uint32_t code_point);
+/// Replaces the decimal digits of all scripts by ASCII digits, as int() and float() read them. \param what  the
+/// operation, for the message. \throws kData for a digit that is not in Unicode 14.
+std::string with_ascii_digits(std::string_view text, std::string_view what);
 
 /// Implements str.replace(). \param most  largest number of replacements; below 0: no limit
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t most = -1);

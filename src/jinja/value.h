@@ -14,6 +14,7 @@
 
 namespace evenkeel::jinja {
 
+class Budget;
 class Value;
 struct Node;
 class Date;
@@ -51,8 +52,8 @@ struct List {
   mutable bool used = false;  ///< true: a generator that was iterated
 };
 
-/// A dict in insertion order. Keys are hashable in Python: strings, numbers, none, and tuples of these. find() is
-/// linear in the number of entries.
+/// A dict in insertion order. Keys are hashable in Python: strings, numbers, none, and tuples of these. find() and
+/// put() are linear in the number of entries.
 struct Dict {
   using Entries = std::vector<std::pair<Value, Value>>;
   Entries entries;
@@ -60,10 +61,10 @@ struct Dict {
   /// Returns the value of a key, or null.
   const Value* find(std::string_view key) const;
   /// Returns the value of a key, or null. As in Python, 1, 1.0 and true are the same key.
-  const Value* find(const Value& key) const;
+  const Value* find(const Value& key, Budget& budget) const;
   /// Sets the value of a key, and keeps the position of an existing key. Does not change `depth`.
   /// \throws kData unless can_be_key(key), and for NaN
-  void put(Value key, Value value);
+  void put(Value key, Value value, Budget& budget);
 };
 
 /// A Jinja namespace(): the only mutable value. The renderer owns it.
@@ -157,20 +158,24 @@ struct Loop {
   const Scope* scope = nullptr;  ///< of a recursive loop: its enclosing scope; borrowed, valid while `node` is set
 };
 
+// The functions that take a budget visit the values inside of lists and dicts, a shared value once for each place that
+// holds it. They charge each visit, and the text that they compare or write, and throw kData when the budget is
+// exhausted.
+
 /// Returns x == y by Python's rules. \throws kData for two generators, ranges or views of dicts.
-bool equal(const Value& x, const Value& y);
+bool equal(const Value& x, const Value& y, Budget& budget);
 /// Returns -1, 0 or 1 if x is less than, equal to or greater than y. The result is exact beyond 2^53. REQUIRES numbers
 /// that are not NaN.
 int compare_numbers(const Value& x, const Value& y);
 /// Returns x < y by Python's rules, for numbers, strings, two lists or two tuples. \throws kData for other types.
-bool less(const Value& x, const Value& y);
+bool less(const Value& x, const Value& y, Budget& budget);
 
-/// Returns Python's str(), which a template prints.
+/// Returns Python's str(), which a template prints. Text that is not inside of a list or dict is not charged.
 /// \throws kData for generators, ranges, views of dicts, namespaces, functions and loops, whose text in Python holds an
 /// address or is not part of the subset
-std::string printed(const Value& value);
+std::string printed(const Value& value, Budget& budget);
 /// Returns Python's repr(). It also accepts undefined values. \throws kData for the result of the filter `safe`.
-std::string representation(const Value& value);
+std::string representation(const Value& value, Budget& budget);
 
 /// Options of json_text(). The defaults are those of transformers' tojson.
 struct JsonForm {
@@ -180,10 +185,10 @@ struct JsonForm {
   bool sort_keys = false;
 };
 /// Returns the value as Python's json.dumps writes it. \throws kData for a value without a JSON form.
-std::string json_text(const Value& value, const JsonForm& form = {});
+std::string json_text(const Value& value, const JsonForm& form, Budget& budget);
 
 /// Returns true if the value can be a key of a Dict: a string, a number, a boolean, none, or a tuple of these. Python
 /// can hash more (functions, ranges, undefined values); such keys are not part of the subset.
-bool can_be_key(const Value& value);
+bool can_be_key(const Value& value, Budget& budget);
 
 }  // namespace evenkeel::jinja

@@ -21,11 +21,76 @@ constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kDefault = "default";
 constexpr const char* kToolUse = "tool_use";
 
+[[noreturn]] void refuse_number(const std::string& place, std::string_view digits) {
+  fail(kData, place, ": the number ", shown(digits), " is beyond 64 bits");
+}
+
 jinja::Value number_value(const OrderedJson& json, const std::string& place) {
   if (json.is_number_float()) return jinja::Value(jinja::Value::Held(json.get<double>()));
   const bool fits = !json.is_number_unsigned() || json.get<uint64_t>() <= uint64_t{INT64_MAX};
-  EK_CHECK(fits, kData, place, ": the number ", json.get<uint64_t>(), " is beyond 64 bits");
+  if (!fits) refuse_number(place, json.dump());
   return jinja::Value::integer(json.get<int64_t>());
+}
+
+/// Builds the value of a JSON text that is valid.
+class ChatJsonReader : public nlohmann::json_sax<OrderedJson> {
+ public:
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(int64_t value) override { return put(value); }
+  bool number_unsigned(uint64_t value) override { return put(value); }
+  bool number_float(double value, const std::string& digits) override {
+    if (digits.find_first_of(".eE") != digits.npos) return put(value);
+    return put(OrderedJson::binary(std::vector<uint8_t>(digits.begin(), digits.end())));
+  }
+  bool string(std::string& value) override { return put(std::move(value)); }
+  bool binary(OrderedJson::binary_t& /*value*/) override { return false; }
+  bool start_object(size_t /*size*/) override { return open(OrderedJson::object()); }
+  bool key(std::string& key) override {
+    key_ = std::move(key);
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(size_t /*size*/) override { return open(OrderedJson::array()); }
+  bool end_array() override { return close(); }
+  bool parse_error(size_t /*at*/, const std::string& /*token*/, const OrderedJson::exception& /*error*/) override {
+    return false;
+  }
+
+  OrderedJson whole;
+
+ private:
+  OrderedJson& place() {
+    if (open_.empty()) return whole;
+    return open_.back()->is_object() ? (*open_.back())[key_] : open_.back()->emplace_back();
+  }
+  bool put(OrderedJson value) {
+    place() = std::move(value);
+    return true;
+  }
+  bool open(OrderedJson value) {
+    auto& at = place();
+    at = std::move(value);
+    open_.push_back(&at);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<OrderedJson*> open_;
+  std::string key_;
+};
+
+/// Returns true if the text may have a whole number beyond 64 bits, which has 19 digits or more.
+bool has_long_number(std::string_view text) {
+  size_t digits = 0;
+  for (const char c : text) {
+    digits = c >= '0' && c <= '9' ? digits + 1 : 0;
+    if (digits == 19) return true;
+  }
+  return false;
 }
 
 jinja::Value list_value(const OrderedJson& json, const std::string& place) {
@@ -55,10 +120,20 @@ jinja::Value chat_message(std::string_view role, std::string_view content) {
       {{"role", jinja::Value::string(std::string(role))}, {"content", jinja::Value::string(std::string(content))}});
 }
 
+OrderedJson chat_json(std::string_view text, const std::string& place) {
+  auto json = parse_json<OrderedJson>(text, place);
+  if (!has_long_number(text)) return json;
+  ChatJsonReader reader;
+  const bool read = OrderedJson::sax_parse(text.begin(), text.end(), &reader);
+  EK_CHECK(read, kInternal, place, ": JSON that was parsed once is refused the second time");
+  return std::move(reader.whole);
+}
+
 jinja::Value chat_value(const OrderedJson& json, const std::string& place) {
   if (json.is_string()) return jinja::Value::string(json.get<std::string>());
   if (json.is_boolean()) return jinja::Value::boolean(json.get<bool>());
   if (json.is_number()) return number_value(json, place);
+  if (json.is_binary()) refuse_number(place, std::string(json.get_binary().begin(), json.get_binary().end()));
   if (json.is_array()) return list_value(json, place);
   return json.is_object() ? dict_value(json, place) : jinja::Value::none();
 }

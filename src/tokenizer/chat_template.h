@@ -19,9 +19,12 @@ namespace evenkeel::tokenizer {
 
 /// Returns the message {"role": role, "content": content}. Texts are UTF-8.
 jinja::Value chat_message(std::string_view role, std::string_view content);
+/// Parses JSON for chat_value(), keeping the order of keys. A whole number beyond 64 bits becomes a binary value that
+/// holds its digits; parse_json() would round it. \throws kData as parse_json()
+OrderedJson chat_json(std::string_view text, const std::string& place);
 /// Converts JSON to a template value. Objects keep their order of keys; null becomes none. \param place  prefix of
 /// errors
-/// \throws kData for a number beyond 64 bits, or for values nested too deeply.
+/// \throws kData for a whole number beyond 64 bits, or for values nested too deeply.
 jinja::Value chat_value(const OrderedJson& json, const std::string& place);
 
 /// Template variables in addition to messages and add_generation_prompt, e.g. tools and documents.

@@ -172,6 +172,7 @@ def test_a_prompt_that_cannot_be_answered_does_not_stop_the_others(tiny_model, t
     one_line(done, "4 of 6 rows could not be answered", "line 2")
     said = json_lines(done.stdout)
     assert ["error" in one for one in said] == [False, True, True, True, True, False]
+    assert [one.get("index") for one in said] == [None, 1, 2, 3, 4, None]
     alone = succeed("generate", "--model", tiny_model, "--prompt", "Once", "--prompt", "The answer", "--max-new-tokens", 3, "--json").stdout
     assert [said[0], said[5]] == json_lines(alone)
     strict = evenkeel(*flags, "--strict")

@@ -2,6 +2,7 @@
 import json
 
 import pytest
+import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
@@ -68,9 +69,17 @@ def ours(folder, lines):
     return [json.loads(line) for line in done.stdout.split("\n")[:-1]], None if done.returncode == 0 else done.stderr
 
 
+def as_transformers_5_reads(message):
+    """Leaves out keys that are null, and gives reasoning both of its names, which transformers 4 does not."""
+    message = {key: value for key, value in message.items() if value is not None}
+    found = [message[name] for name in ("reasoning_content", "thinking", "reasoning") if name in message]
+    if not found or int(transformers.__version__.split(".")[0]) >= 5:
+        return message
+    return {"thinking": found[0], **message, "reasoning_content": found[0]}
+
+
 def theirs(tokenizer, line):
-    """Keys of messages that are null are left out first, as transformers 5 does and 4 does not."""
-    messages = [{key: value for key, value in message.items() if value is not None} for message in line["messages"]]
+    messages = [as_transformers_5_reads(message) for message in line["messages"]]
     prompt = line.get("add_generation_prompt", False)
     given = {name: line.get(name) for name in ("tools", "documents")} | line.get("chat_template_kwargs", {})
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt, **FIXED_DAY, **given)
@@ -116,6 +125,9 @@ WITH_KEYS = [
     {"messages": [QUESTION | {"name": None, "tool_calls": None}, ANSWER | {"reasoning_content": None}]},
     {"messages": [QUESTION, ANSWER], "documents": [{"title": "T", "text": "z", "a": 1}], "chat_template_kwargs": {"enable_thinking": False, "mark": "!"}},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]}, ANSWER]}]
+REASONING = [{"messages": [QUESTION, {"role": "assistant", "content": "a", **keys}, QUESTION | keys, ANSWER | keys]} for keys in (
+    {"reasoning": "R1"}, {"thinking": "T1"}, {"reasoning_content": "C1"}, {"reasoning": "", "thinking": None}, {"thinking": "T1", "reasoning": "R1"},
+    {"reasoning": "R1", "reasoning_content": "C1"}, {"reasoning_content": None, "thinking": ["T1"], "reasoning": "R1"}, {"reasoning_content": "C1", "thinking": "T1"})]
 ALL_KEYS = """{% if tools %}{{ tools | tojson }}
 {% endif %}{% if documents %}{{ documents | tojson(indent=1) }}{% endif %}{{ mark }}{{ enable_thinking is defined }}
 {% for m in messages %}{{ m.keys() | list | tojson }} {{ m.name or m.role }}:{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}
@@ -131,6 +143,12 @@ def test_every_key_of_rows_and_messages_reaches_the_template(name, tokenizer_jso
     if template is None:
         pytest.skip("trl, which ships published templates, is not installed")
     compare(model_folder(tmp_path / name, tokenizer_json, template), WITH_KEYS if name == "all keys" else WITH_KEYS[:5])
+
+
+def test_reasoning_under_any_of_its_names_reaches_the_template(tokenizer_json, tmp_path):
+    template = ALL_KEYS + "{% for m in messages %}{{ m.thinking }}|{{ m.reasoning_content }}|{{ m.reasoning }};{% endfor %}"
+    _, accepted, _ = compare(model_folder(tmp_path / "m", tokenizer_json, template), REASONING)
+    assert len(accepted) == len(REASONING)
 
 
 @pytest.mark.skipif(not PUBLISHED, reason="trl, which ships published templates, is not installed")
