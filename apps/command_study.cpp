@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,14 +52,15 @@ ErrorKind kind_of_line(const std::string& line) {
 }
 
 /// Prints the state of the study. \throws the error of the first failed run of `mine`, with the number of failed runs
-void conclude_study(const study::StudyState& state, const std::vector<size_t>& mine, const std::string& again) {
+/// \param mine  labels of the runs of this process
+void conclude_study(const study::StudyState& state, const std::set<std::string>& mine, const std::string& again) {
   const auto done = state.count(study::RunState::kDone), failed = state.count(study::RunState::kFailed);
   std::cout << "study " << state.name << ": " << done << " of " << state.runs.size() << " runs done, " << failed
             << " failed, " << static_cast<int64_t>(state.runs.size()) - done - failed << " left\n"
             << std::flush;
   std::vector<const study::StudyRun*> mine_failed;
-  for (const size_t i : mine)
-    if (state.runs[i].state == study::RunState::kFailed) mine_failed.push_back(&state.runs[i]);
+  for (const auto& run : state.runs)
+    if (run.state == study::RunState::kFailed && mine.contains(run.label())) mine_failed.push_back(&run);
   if (mine_failed.empty()) return;
   const auto& first = *mine_failed.front();
   const auto line = first.error.value_or("failed");
@@ -85,10 +87,11 @@ void run_study_command(const StudyFlags& flags) {
   if (flags.dry_run) return;
   const auto folder = task.study.folder;
   const NewFolders folders(folder);
-  const auto mine = task.mine;
+  const auto labels = task.labels();
   const auto again = command_line(study::resume_words(command, folder));
   try {
-    conclude_study(study::run_study(command, std::move(task), interrupt_requested), mine, again);
+    conclude_study(study::run_study(command, std::move(task), interrupt_requested), {labels.begin(), labels.end()},
+                   again);
   } catch (const Error& error) {
     if (!is_full_disk(error)) throw;
     throw error.with_advice(concat("what is done stays; make room, then: ", again));

@@ -50,9 +50,17 @@ double resample(std::span<const double> values, std::span<const ItemsOfSeed> ite
   return sum / static_cast<double>(values.size());
 }
 
-/// Returns the share of `sorted` below `value`; equal values count half.
-double share_below(std::span<const double> sorted, double value) {
-  const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), value);
+/// Returns by how much two sums of the same values in different orders may differ, divided by their number.
+double rounding_of(std::span<const double> values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return 1e-12 * largest;
+}
+
+/// Returns the share of `sorted` below `value`. Values that are equal up to `rounding` count half.
+double share_below(std::span<const double> sorted, double value, double rounding) {
+  const auto first = std::lower_bound(sorted.begin(), sorted.end(), value - rounding);
+  const auto last = std::upper_bound(first, sorted.end(), value + rounding);
   return static_cast<double>((first - sorted.begin()) + (last - sorted.begin())) /
          (2 * static_cast<double>(sorted.size()));
 }
@@ -143,7 +151,7 @@ std::vector<double> bootstrap_means(std::span<const double> values, std::span<co
 std::optional<Interval> bca_interval(std::span<const double> values, std::vector<double> resampled, double alpha) {
   if (values.size() < 2 || resampled.empty()) return std::nullopt;
   std::sort(resampled.begin(), resampled.end());
-  const double below = share_below(resampled, mean_of(values));
+  const double below = share_below(resampled, mean_of(values), rounding_of(values));
   if (below <= 0 || below >= 1) return std::nullopt;
   const double bias = normal_quantile(below), skew = acceleration(values);
   const auto end = [&](double p) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/random/random.h"
@@ -75,6 +76,24 @@ TEST(Statistics, IntervalsHoldTheTrueMeanAsOftenAsTheySay) {
     return bca_interval(values, bootstrap_means(values, {}, {++trial, "coverage"}, 500));
   };
   EXPECT_NEAR(coverage(30, bca), 0.935, 0.035);
+}
+
+/// Returns the means of all 27 resamples of three values.
+std::vector<double> all_resamples(const std::vector<double>& values) {
+  std::vector<double> means;
+  for (const double a : values)
+    for (const double b : values)
+      for (const double c : values) means.push_back((a + b + c) / 3);
+  return means;
+}
+
+TEST(Statistics, TheOrderOfSeedsDoesNotChangeTheBootstrapInterval) {
+  std::vector<double> values{-0.6454, 0.4362, 0.4668};
+  do {
+    const auto interval = bca_interval(values, all_resamples(values)).value();
+    EXPECT_NEAR(interval.low, -0.56182245766466, 1e-12) << values[0] << ' ' << values[1];
+    EXPECT_NEAR(interval.high, 0.4566, 1e-12) << values[0] << ' ' << values[1];
+  } while (std::next_permutation(values.begin(), values.end()));
 }
 
 TEST(Statistics, ResamplesAreMeansOfDrawnSeedsAndItems) {

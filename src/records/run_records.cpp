@@ -1,7 +1,10 @@
 #include "records/run_records.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
@@ -15,15 +18,23 @@
 namespace evenkeel::records {
 namespace {
 
-void add(std::vector<fed::EvaluationRecord>& all, fed::EvaluationRecord made) {
-  for (auto& known : all)
-    if (known.round == made.round && known.score.task == made.score.task && known.score.budget == made.score.budget &&
-        known.score.rank_eval_mode == made.score.rank_eval_mode && known.score.served_by == made.score.served_by &&
-        known.score.client == made.score.client) {
-      known = std::move(made);
-      return;
-    }
-  all.push_back(std::move(made));
+/// Returns what identifies a score: a later record with the same key replaces an earlier one.
+auto key_of(const fed::EvaluationRecord& record) {
+  const auto& score = record.score;
+  const auto client = score.client.value_or(scoring::ClientOfScore{});
+  return std::tuple(record.round, score.task, score.budget, score.rank_eval_mode, score.served_by,
+                    score.client.has_value(), client.id, client.name, client.rows);
+}
+
+/// Places of records in a list by their keys.
+using Places = std::map<decltype(key_of({})), size_t>;
+
+void add(std::vector<fed::EvaluationRecord>& all, Places& places, fed::EvaluationRecord made) {
+  const auto [known, is_new] = places.try_emplace(key_of(made), all.size());
+  if (is_new)
+    all.push_back(std::move(made));
+  else
+    all[known->second] = std::move(made);
 }
 
 std::string folder_name(const fs::path& folder) {
@@ -63,8 +74,9 @@ fed::RoundRecord round_in(const SealedLine& line) {
 void read_lines(RunRecords& run) {
   const auto rounds = fed::read_rounds(run.folder), evaluations = fed::read_evaluations(run.folder);
   for (const auto& line : rounds.whole().lines) run.rounds.push_back(round_in(line));
+  Places places;
   for (const auto& line : evaluations.whole().lines)
-    add(run.evaluations, record::read<fed::EvaluationRecord>(line.view()));
+    add(run.evaluations, places, record::read<fed::EvaluationRecord>(line.view()));
 }
 
 }  // namespace

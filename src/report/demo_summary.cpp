@@ -73,7 +73,7 @@ DemoLine majority_line(const records::RunRecords& run) {
   return line_of("the most frequent answer", own_scores(run, run.last_evaluated()), &scoring::TaskScore::majority);
 }
 
-double chance_difference(const records::RunRecords& run) {
+double half_interval(const records::RunRecords& run) {
   const auto scores = own_scores(run, run.last_evaluated());
   const std::span<const scoring::TaskScore> all(scores);
   const auto tasks = static_cast<double>(scoring::distinct(all, &scoring::TaskScore::task).size());
@@ -103,7 +103,7 @@ std::string demo_sentence(const DemoLine& before, const DemoLine& first, const D
   if (is_unreadable(run) && first.mean == 0 && second.mean == 0)
     return concat("What it shows: accuracy is 0 because no answer can be read (invalid 100 %); it says nothing of ",
                   first.title, " and ", second.title, ".\n");
-  const double gap = std::abs(in_tenths(second.mean) - in_tenths(first.mean)), chance = chance_difference(run);
+  const double gap = std::abs(in_tenths(second.mean) - in_tenths(first.mean)), chance = half_interval(run);
   return concat(
       "What it shows: one adapter from unequal clients answers at every K: ", fixed(before.mean, 1), " % before, ",
       fixed(first.mean, 1), " % with ", first.title, ", ", fixed(second.mean, 1), " % with ", second.title,

@@ -42,8 +42,8 @@ TEST(DemoSummary, LinesAreMeansOverTheTasksOfTheRunItself) {
 // The variances of the tasks are 0.25 / 100 + 0.16 / 50 + 0.09 / 75 = 0.0069 in all, and 196 sqrt(2 * 0.0069) / 3 is
 // 7.6749. Other budgets ask the same questions and make it no smaller.
 TEST(DemoSummary, WhatChanceCanDoFollowsFromTheQuestionsOfEachTask) {
-  EXPECT_NEAR(chance_difference(readable_demo()), 7.6749, 1e-4);
-  EXPECT_EQ(chance_difference(records::RunRecords()), 0);
+  EXPECT_NEAR(half_interval(readable_demo()), 7.6749, 1e-4);
+  EXPECT_EQ(half_interval(records::RunRecords()), 0);
 }
 
 TEST(DemoSummary, ADifferenceOfPointsIsComparedWithWhatChanceCanDo) {

@@ -26,12 +26,14 @@ std::vector<std::string> all_tasks(std::span<const Scored> runs) {
   return scoring::distinct(every, &scoring::TaskScore::task);
 }
 
-/// Returns the mean of a measure over tasks, at a budget.
+/// Returns the mean of a measure over tasks, at a budget; nothing unless all tasks have it.
 std::optional<double> mean(const Scored& run, std::span<const std::string> tasks, double budget,
                            const scoring::Measure& measure) {
   std::vector<const scoring::TaskScore*> scores;
-  for (const auto& task : tasks)
-    if (const auto* score = find(run, task, budget)) scores.push_back(score);
+  for (const auto& task : tasks) {
+    scores.push_back(find(run, task, budget));
+    if (scores.back() == nullptr) return std::nullopt;
+  }
   return mean_of(scores, measure);
 }
 

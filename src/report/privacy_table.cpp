@@ -12,7 +12,7 @@ namespace {
 void add(Table& table, const records::RunRecords& run, int64_t round, const RoundPrivacy& line) {
   const auto amount = [&](std::string text) { return line.simulated ? concat('(', text, ')') : text; };
   table.add({run.label, std::to_string(round), line.protects, amount(fixed(line.epsilon, 4)),
-             line.by_loss ? amount(fixed(*line.by_loss, 4)) : "-", concat(line.delta), fixed(line.noise, 4),
+             line.epsilon_pld ? amount(fixed(*line.epsilon_pld, 4)) : "-", concat(line.delta), fixed(line.noise, 4),
              concat(line.clip), line.signal ? fixed(*line.signal, 3) : "-", line.ended.empty() ? "-" : line.ended});
 }
 

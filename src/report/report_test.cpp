@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
 
+#include "base/plain/clock.h"
 #include "base/plain/files.h"
 #include "base/plain/number_text.h"
 #include "base/testing.h"
@@ -129,6 +132,25 @@ TEST_F(Report, ARepeatedEvaluationReplacesTheFirst) {
   EXPECT_EQ(scores[0].accuracy, 0.75);
 }
 
+/// Writes records of as many clients, or as often of one client, and returns the seconds that it takes to load them.
+double seconds_to_load(const fs::path& run, int64_t records, bool of_one_client) {
+  std::string lines;
+  for (int64_t i = 0; i < records; ++i) {
+    auto line = evaluation_line(2, "alpha", 1.0, 0.5);
+    line.update(record::write(scoring::ClientOfScore{.id = of_one_client ? 0 : i}));
+    lines += sealed(line) + '\n';
+  }
+  write_file_atomic(run / "evaluations.jsonl", lines);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(records::load_run(run).evaluations.size(), static_cast<size_t>(of_one_client ? 1 : records));
+  return seconds_since(begin);
+}
+
+TEST_F(Report, ScoresOfManyClientsAreReadAsFastAsAsManyOfOneClient) {
+  const double one = seconds_to_load(folder_ / "one", 30'000, true);
+  EXPECT_LT(seconds_to_load(folder_ / "one", 30'000, false), 3 * one + 0.5);
+}
+
 TEST_F(Report, DamagedRecordsNameFileAndLine) {
   EXPECT_NE(refusal("missing").find("holds no run"), std::string::npos);
   append_sealed(folder_ / "one/rounds.jsonl", {{"round", 3}});
@@ -148,6 +170,13 @@ TEST_F(Report, TasksGoDownAndBudgetsAcrossWithChanceAndMajority) {
             "alpha    6.2  50.0    3.1  25.0    25.0      30.0    40         38\n"
             "beta     6.2  50.0    3.1  25.0    25.0      30.0    40         38\n"
             "mean     6.2  50.0    3.1  25.0    25.0      30.0\n");
+}
+
+TEST_F(Report, AMeanOverTasksIsOfAllTasksOrThereIsNone) {
+  append_sealed(folder_ / "one/evaluations.jsonl", evaluation_line(2, "gamma", 1.0, 0.8));
+  const auto text = table_text(runs({"one"}), "accuracy");
+  EXPECT_NE(text.find("gamma      -  80.0 "), text.npos) << text;
+  EXPECT_NE(text.find("mean       -  60.0 "), text.npos) << text;
 }
 
 TEST_F(Report, AnExportedAdapterStandsBesideItsRun) {
@@ -479,6 +508,27 @@ TEST_F(TimedReport, AScoreIsShownAgainstTimeAndBytesAndWhenItIsReachedFirst) {
   EXPECT_NE(text.find("slow   20.0      2        3:00 min  8.000 M"), std::string::npos) << text;
   EXPECT_NE(text.find("until a loss or less"), std::string::npos) << text;
   EXPECT_EQ(differences_text(comparison::differences(all)), "") << "their machines are the same";
+}
+
+/// Returns the lines "score round" of the table of scores that a run with these accuracies reached.
+std::vector<std::string> reached_by(const std::vector<double>& accuracies) {
+  records::RunRecords run;
+  for (const double accuracy : accuracies) {
+    auto& round = run.rounds.emplace_back();
+    round.round = static_cast<int64_t>(run.rounds.size());
+    run.evaluations.push_back({round.round, "fedit", {.task = "t", .rows = 1000, .accuracy = accuracy}});
+  }
+  std::vector<std::string> lines;
+  const auto tables = time_tables({&run, 1});
+  for (const auto& row : tables.at(1).rows) lines.push_back(row[1].text + ' ' + row[2].text);
+  return lines;
+}
+
+TEST(TimeTable, AScoreIsReachedInTheRoundThatHasIt) {
+  EXPECT_EQ(reached_by({0.058}), std::vector<std::string>{"5.8 1"}) << "100 * 0.058 / 100 is above 0.058";
+  const auto three = reached_by({0, 0.006, 0.007});
+  EXPECT_NE(std::find(three.begin(), three.end(), "0.6 2"), three.end()) << "6 * 0.1 / 100 is above 0.006";
+  for (int score = 1; score <= 1000; ++score) EXPECT_TRUE(reached_by({score / 1000.0}).at(0).ends_with(" 1")) << score;
 }
 
 TEST_F(TimedReport, RunsOfOtherDevicesOrWithoutAnyAreMarkedAndStillHaveBytes) {

@@ -21,10 +21,13 @@ std::string measure_cell(std::optional<double> value, const scoring::Measure& me
 }
 
 std::optional<double> mean_of(std::span<const scoring::TaskScore* const> scores, const scoring::Measure& measure) {
-  double sum = 0, count = 0;
-  for (const auto* score : scores)
-    if (const auto value = measure.of(*score)) sum += *value, ++count;
-  return count > 0 ? std::optional(sum / count) : std::nullopt;
+  double sum = 0;
+  for (const auto* score : scores) {
+    const auto value = measure.of(*score);
+    if (!value) return std::nullopt;
+    sum += *value;
+  }
+  return scores.empty() ? std::nullopt : std::optional(sum / static_cast<double>(scores.size()));
 }
 
 }  // namespace evenkeel::report

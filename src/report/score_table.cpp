@@ -35,6 +35,15 @@ std::vector<double> budgets_of(const Scores& scores) {
   return scoring::distinct(std::span<const scoring::TaskScore>(scores), &scoring::TaskScore::budget);
 }
 
+std::vector<std::string> tasks_of(const Scores& scores) {
+  return scoring::distinct(std::span<const scoring::TaskScore>(scores), &scoring::TaskScore::task);
+}
+
+/// Formats the mean of a measure over tasks; "-" unless all of them have it. \param number  of the tasks
+std::string mean_cell(const Scores& scores, size_t number, const scoring::Measure& measure) {
+  return measure_cell(scores.size() < number ? std::nullopt : mean_of(pointers(scores), measure), measure);
+}
+
 bool is_choice(const scoring::TaskScore& score) { return score.kind == scoring::AnswerKind::kChoice; }
 
 /// Returns the accuracy of guessing as a cell, mean over scores.
@@ -54,9 +63,10 @@ std::string budget_title(const Scores& scores, double budget) {
 void add_line(Table& table, const std::string& name, const Scores& of_line, std::span<const double> budgets,
               Measures measures) {
   std::vector<std::string> cells = {name};
+  const auto tasks = tasks_of(of_line).size();
   for (const double budget : budgets) {
     const auto here = those_that(of_line, [&](const auto& score) { return score.budget == budget; });
-    for (const auto* measure : measures) cells.push_back(measure_cell(mean_of(pointers(here), *measure), *measure));
+    for (const auto* measure : measures) cells.push_back(mean_cell(here, tasks, *measure));
   }
   if (is_choice(of_line.front()))
     for (const auto level : {&scoring::TaskScore::chance, &scoring::TaskScore::majority})
@@ -80,9 +90,10 @@ std::string counts_text(const Scores& scores) {
 
 std::string means_over_budgets(const Scores& scores, Measures measures) {
   std::vector<std::string> means;
+  const auto budgets = budgets_of(scores).size(), all = budgets * tasks_of(scores).size();
   for (const auto* measure : measures)
-    means.push_back(concat(measure->short_title, ' ', measure_cell(mean_of(pointers(scores), *measure), *measure)));
-  return concat("mean over ", budgets_of(scores).size(), " budgets: ", join(means));
+    means.push_back(concat(measure->short_title, ' ', mean_cell(scores, all, *measure)));
+  return concat("mean over ", budgets, " budgets: ", join(means));
 }
 
 std::string legend(Measures measures) {
@@ -126,7 +137,7 @@ Table own_table(const Scores& scores, Measures measures) {
     table.groups.push_back({first, table.head.size(), budget_title(scores, budget)});
   }
   if (is_choice(scores.front())) table.head.insert(table.head.end(), {"chance", "major"});
-  for (const auto& task : scoring::distinct(std::span<const scoring::TaskScore>(scores), &scoring::TaskScore::task))
+  for (const auto& task : tasks_of(scores))
     add_line(table, task, those_that(scores, [&](const auto& score) { return score.task == task; }), budgets, measures);
   add_line(table, "mean", scores, budgets, measures);
   table.note = note_of(scores, measures);
@@ -146,7 +157,7 @@ Table served_table(const Scores& scores, const scoring::Measure& measure) {
     for (const double budget : budgets) {
       const auto here =
           those_that(scores, [&](const auto& score) { return score.served_by == by && score.budget == budget; });
-      row.push_back(measure_cell(mean_of(pointers(here), measure), measure));
+      row.push_back(mean_cell(here, tasks_of(scores).size(), measure));
     }
     table.add(std::move(row));
   }

@@ -68,6 +68,25 @@ TEST(ScoreTable, ShowsScoresOfOtherProgramsNextToTheRuns) {
   EXPECT_EQ(score_text(scores).find("exported"), std::string::npos);
 }
 
+TEST(ScoreTable, AMeanIsOfAllTasksOrThereIsNone) {
+  std::vector<scoring::TaskScore> scores;
+  for (const double budget : {0.25, 1.0})
+    for (const auto* task : {"arc_c", "boolq"})
+      scores.push_back({.task = task,
+                        .budget = budget,
+                        .rows = 10,
+                        .accuracy = 0.5,
+                        .invalid_rate = budget < 1 && task[0] == 'b' ? 1.0 : 0.5,
+                        .accuracy_valid = 0.75});
+  const auto unreadable = words_of(scores);
+  for (const auto* part : {"boolq 50.0 100.0 - 50.0", "mean 50.0 75.0 - 50.0 50.0 75.0", "acc 50.0, inv 62.5, val -"})
+    EXPECT_NE(unreadable.find(part), unreadable.npos) << part << '\n' << unreadable;
+  scores.erase(scores.begin() + 1);  // boolq at budget 0.25
+  const auto partial = words_of(scores);
+  for (const auto* part : {"mean - - - 50.0 50.0 75.0", "acc -, inv -, val -"})
+    EXPECT_NE(partial.find(part), partial.npos) << part << '\n' << partial;
+}
+
 TEST(ScoreTable, LikelihoodsAreNotPercentages) {
   const std::vector<scoring::TaskScore> scores = {{.task = "files:notes",
                                                    .rows = 4,

@@ -64,7 +64,8 @@ struct Goal {
   double scale;
   bool met(const Standing& at, double target) const {
     const auto current = at.*value;
-    return current && (falls ? *current <= target : *current >= target);
+    const double rounding = 1e-12 * std::abs(target);  // of targets(), which scale and divide
+    return current && (falls ? *current <= target + rounding : *current >= target - rounding);
   }
 };
 

@@ -177,6 +177,44 @@ def test_bands_of_curves_are_means_and_intervals_over_seeds(study, tmp_path, see
             assert [point["low"], point["y"], point["high"]] == close(interval(values))
 
 
+def test_maps_of_many_large_frames_share_one_scale(study, tmp_path):
+    page = page_of(study(2))
+    data = page_data(page)
+    layers = lambda value: [[value] * 64] * 16
+    frames = [{"round": round_, "utilization": layers(0.25 + round_ / 1000), "minus_first": layers(-round_ / 1000)}
+              for round_ in range(60)]
+    data["experts"]["maps"] = [{"arm": 0, "label": str(arm), "frames": frames} for arm in range(8)]
+    text = json.dumps(data).replace("<", "\\u003c")
+    large = re.sub(r'(id="data">).*?(</script>)', lambda found: found[1] + text + found[2], page, flags=re.S)
+    ranges = """((shown) => {
+      element = () => ({});
+      heatChart = (row, {range}) => shown.push(range);
+      mapsAt({}, 59);
+      return shown;
+    })([])"""
+    assert drawn(large, ranges, tmp_path) == [[0, pytest.approx(0.309)], pytest.approx([-0.059, 0.059])] * 8
+    many = "[...Array(400000).keys()]"
+    assert drawn(page, f"rangeOf({many}, {{bounds: [7, 399000]}})", tmp_path) == [7, 399000]
+
+
+def test_a_section_that_fails_leaves_the_others_on_the_page(study, tmp_path):
+    if NODE is None:
+        pytest.skip("no node: apt-get install nodejs")
+    data, script = re.search(r'id="data">(.*?)</script>\s*<script>(.*?)</script>', page_of(study(2)), re.S).groups()
+    head, mark, loop = script.partition("\nfor (const draw")
+    names = re.findall(r"\w+Section", loop)
+    doubles = """
+const seen = [], errors = [];
+process.on('uncaughtException', ({message}) => errors.push(message));
+setTimeout(() => console.log(JSON.stringify({seen, errors})), 100);
+""" + "".join(f"{name} = () => seen.push('{name}');\n" for name in names)
+    doubles += "expertsSection = () => { throw new Error('of experts'); };"
+    (tmp_path / "page.js").write_text(BROWSER + head + doubles + mark + loop)
+    done = subprocess.run([NODE, tmp_path / "page.js"], input=data, capture_output=True, text=True, timeout=60)
+    others = [name for name in names if name != "expertsSection"]
+    assert json.loads(done.stdout) == {"seen": others, "errors": ["of experts"]}, done.stderr
+
+
 def test_arms_of_one_method_with_other_settings_stay_apart(templates, tmp_path):
     """By method alone, two runs with other seeds would be one arm with an interval."""
     slow = [("lr = 0.005", "lr = 0.001")]

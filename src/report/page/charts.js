@@ -29,7 +29,7 @@ function yTicks(range, log, most) {
 function rangeOf(values, {zero, span = 0, log, bounds} = {}) {
   const known = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
   if (!known.length) return log ? [0.1, 1] : [0, 1];
-  let [low, high] = [Math.min(...known), Math.max(...known)];
+  let [low, high] = [smallest(known), largest(known)];
   if (log) return low === high ? [low / 2, high * 2] : [low, high];
   const least = Math.max(span, Math.abs(high) * 0.02, 1e-9);
   if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];

@@ -7,6 +7,9 @@ const {runs, differences, views = [], tasks = [], budgets = [], measures = [], r
 const unique = (values) => [...new Set(values)];
 const ascending = (values) => unique(values).sort((a, b) => a - b);
 const last = (values) => values[values.length - 1];
+// Math.max(...values) fails for more arguments than fit on the stack.
+const largest = (values) => values.reduce((most, value) => Math.max(most, value), -Infinity);
+const smallest = (values) => values.reduce((least, value) => Math.min(least, value), Infinity);
 
 // Arms of the comparison. The reference is grey. Eight colours, then the same with another marker.
 const groups = data.arms.map((arm) => ({

@@ -3,7 +3,7 @@
 const layersOf = (map) => map.map((_, layer) => String(layer));
 function mapsAt(body, round) {
   const row = rowOf(body), {maps} = data.experts;
-  const most = Math.max(1e-9, ...maps.flatMap(({frames}) => frames.flatMap((frame) => frame.utilization.flat())));
+  const most = largest([1e-9, ...maps.flatMap(({frames}) => frames.flatMap((frame) => frame.utilization.flat()))]);
   for (const {label: name, frames} of maps) {
     const frame = frames.filter((one) => one.round <= round).pop() || frames[0];
     const note = `round ${frame.round}`;
@@ -16,7 +16,7 @@ function mapsAt(body, round) {
     });
     const minus = frame.minus_first;
     if (!minus) continue;
-    const bound = Math.max(1e-9, ...minus.flat().map(Math.abs));
+    const bound = largest([1e-9, ...minus.flat().map(Math.abs)]);
     heatChart(row, {
       title: `${name} minus ${maps[0].label}`,
       note: `${note}; blue: more use`,

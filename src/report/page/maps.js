@@ -56,8 +56,8 @@ function heatChart(parent, {title, note, map, range, layers, diverging}) {
     note,
     draw,
     rows,
-    summary: `${map.length} layers, ${map[0].length} experts, from ${short(Math.min(...map.flat()))} to ${
-        short(Math.max(...map.flat()))}`
+    summary: `${map.length} layers, ${map[0].length} experts, from ${short(smallest(map.flat()))} to ${
+        short(largest(map.flat()))}`
   });
 }
 

@@ -79,5 +79,12 @@ function configsSection() {
 
 for (const draw
          of [differencesSection, comparisonSection, runsSection, progressSection, clientsSection, trainingSection,
-             expertsSection, costSection, measuresSection, configsSection, headerSection])
-  draw();
+             expertsSection, costSection, measuresSection, configsSection, headerSection]) {
+  try {
+    draw();
+  } catch (error) {
+    setTimeout(() => {
+      throw error;  // the browser reports it, and the other sections are drawn
+    });
+  }
+}

@@ -13,6 +13,7 @@
 #include "fed/store/moved_rows.h"
 #include "fed/store/run_checkpoint.h"
 #include "fed/store/run_files.h"
+#include "study/definition/equal_functions.h"
 #include "study/definition/run_claims.h"
 #include "study/definition/study_lock.h"
 
@@ -141,11 +142,60 @@ StudyState merged(const StudyState& old, const StudyState& asked) {
 
 std::string text_of(const StudyState& state) { return record::write(state).dump(); }
 
-Study with_runs(const fs::path& folder, StudyState state, std::vector<PlannedArm> arms) {
+Study with_runs(const fs::path& folder, StudyState state, std::vector<PlannedArm> arms, StudyState opened) {
   const auto planned = plan_runs(arms, state.seeds);
-  Study study{.folder = folder, .state = std::move(state), .arms = std::move(arms), .runs = {}};
+  Study study{folder, std::move(state), std::move(arms), {}, std::move(opened)};
   for (const auto& run : study.state.runs) study.runs.push_back(*find_run(planned, run.arm, run.seed));
   return study;
+}
+
+/// Returns the text of study.json without how far its runs are. It changes only when a study is extended or its base is
+/// moved.
+std::string plan_text(StudyState state) {
+  for (auto& run : state.runs)
+    run = {.arm = run.arm, .seed = run.seed, .folder = run.folder, .config_sha256 = run.config_sha256};
+  return text_of(state);
+}
+
+/// Writes study.json and study.toml. REQUIRES that this process holds the lock of the folder.
+void write_files(const fs::path& folder, const StudyState& state) {
+  fed::remove_parts(folder, {std::string(kStateFile), std::string(kStudyFile), std::string(kBaseFile)});
+  write_state(folder, state);
+  write_study_file(folder, state);
+}
+
+/// Writes an extension, with the states that the runs have now.
+/// \return false, and nothing is written, if another process has extended the study since it was opened
+bool save_unless_extended(Study& study) {
+  const auto lock = lock_state(study.folder);
+  const auto now = read_state(study.folder);
+  if (plan_text(now) != plan_text(study.opened)) return false;
+  std::copy(now.runs.begin(), now.runs.end(), study.state.runs.begin());
+  if (text_of(study.state) == text_of(now)) return true;
+  log::info("[study] ", study.folder.string(), ": the study file has changed, ",
+            study.state.runs.size() - now.runs.size(), " runs are added");
+  write_arms(study.folder, study.arms);
+  write_files(study.folder, study.state);
+  return true;
+}
+
+/// Checks the request as a study file.
+void check_as_file(const StudyRequest& request, const fs::path& folder) {
+  StudyFile file;
+  config::read(config::Table::parse(request.file.text(std::string(kBaseFile)), (folder / kStudyFile).string()), file);
+}
+
+/// Returns the study as other processes have extended it since it was opened, with what the request adds.
+Study extended_again(const StudyRequest& request, const Study& study) {
+  auto now = open_study(study.folder);
+  const auto& base = study.state.moved_base;
+  if (base != study.opened.moved_base) now = with_base(now, base);
+  const auto whole = with_added(request, now.state);
+  check_as_file(whole, study.folder);
+  auto next = extended(whole, now);
+  check_endpoint(next.state.endpoint, next.runs);
+  check_equal_functions(whole.file.study, next.runs);
+  return next;
 }
 
 }  // namespace
@@ -164,11 +214,11 @@ void check_new(const fs::path& folder) {
   fail(kIo, folder.string(), ": exists already and is not empty; choose another --out");
 }
 
-void create_study(const Study& study, const StudyRequest& request) {
+bool create_study(const Study& study, const StudyRequest& request) {
   const auto& folder = study.folder;
   make_folders(folder);
   const auto lock = lock_state(folder);
-  if (holds_study(folder)) return;
+  if (holds_study(folder)) return false;
   check_new(folder);
   const auto base = read_file(request.file.base);
   auto leftovers = entries_of(folder);
@@ -178,6 +228,7 @@ void create_study(const Study& study, const StudyRequest& request) {
   write_arms(folder, study.arms);
   write_state(folder, study.state);
   write_study_file(folder, study.state);
+  return true;
 }
 
 Study open_study(const fs::path& folder) {
@@ -189,7 +240,7 @@ Study open_study(const fs::path& folder) {
   const auto request = request_of(state, base);
   std::vector<PlannedArm> arms;
   for (const auto& arm : state.arms) arms.push_back(read_arm(folder, arm, request, state.moved_base));
-  return with_runs(folder, std::move(state), std::move(arms));
+  return with_runs(folder, state, std::move(arms), state);
 }
 
 Study with_base(const Study& study, const std::string& base) {
@@ -201,7 +252,7 @@ Study with_base(const Study& study, const std::string& base) {
   auto arms = study.arms;
   state.moved_base = absolute_path(models::find_model_folder(base));
   for (auto& arm : arms) arm.resolved.model.path = state.moved_base;
-  return with_runs(study.folder, std::move(state), std::move(arms));
+  return with_runs(study.folder, std::move(state), std::move(arms), study.opened);
 }
 
 Study extended(const StudyRequest& request, const Study& study) {
@@ -214,26 +265,30 @@ Study extended(const StudyRequest& request, const Study& study) {
   auto asked = new_state(home, study.state.pinned, arms, plan_runs(arms, home.file.study.seeds));
   asked.name = study.state.name;
   asked.moved_base = study.state.moved_base;
-  return with_runs(study.folder, merged(study.state, asked), std::move(arms));
+  return with_runs(study.folder, merged(study.state, asked), std::move(arms), study.opened);
 }
 
-void save_extension(const Study& study) {
-  const auto now = read_state(study.folder);
-  const auto next = merged(now, study.state);
-  if (text_of(next) == text_of(now)) return;
-  log::info("[study] ", study.folder.string(), ": the study file has changed, ", next.runs.size() - now.runs.size(),
-            " runs are added");
-  write_arms(study.folder, study.arms);
-  update_state(study.folder, [&](StudyState& state) { state = merged(state, study.state); });
+StudyRequest with_added(StudyRequest request, const StudyState& state) {
+  auto& arms = request.file.study.arm;
+  for (const auto& arm : state.arms)
+    if (std::none_of(arms.begin(), arms.end(), [&](const ArmSection& known) { return known.name == arm.name; }))
+      arms.push_back({arm.name, arm.set});
+  auto& seeds = request.file.study.seeds;
+  for (const int64_t seed : state.seeds)
+    if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
+  return request;
+}
+
+Study save_extension(const StudyRequest& request, Study study) {
+  while (!save_unless_extended(study)) study = extended_again(request, study);
+  return study;
 }
 
 StudyState update_state(const fs::path& folder, const std::function<void(StudyState&)>& change) {
   const auto lock = lock_state(folder);
   auto state = read_state(folder);
   change(state);
-  fed::remove_parts(folder, {std::string(kStateFile), std::string(kStudyFile), std::string(kBaseFile)});
-  write_state(folder, state);
-  write_study_file(folder, state);
+  write_files(folder, state);
   return state;
 }
 

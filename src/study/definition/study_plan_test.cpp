@@ -44,12 +44,16 @@ std::vector<PlannedRun> runs_of(const StudyRequest& request, const std::vector<s
   return plan_runs(plan_arms(request, pinned), request.file.study.seeds);
 }
 
+Study planned_study(const StudyRequest& request, const fs::path& folder, const std::vector<std::string>& pinned) {
+  auto arms = plan_arms(request, pinned);
+  auto runs = plan_runs(arms, request.file.study.seeds);
+  auto state = new_state(request, pinned, arms, runs);
+  return {folder, std::move(state), std::move(arms), std::move(runs)};
+}
+
 /// Returns the study in the folder "out" beside its file.
 Study planned_study(const Written& two, const std::vector<std::string>& pinned) {
-  auto arms = plan_arms(two.request, pinned);
-  auto runs = plan_runs(arms, two.request.file.study.seeds);
-  auto state = new_state(two.request, pinned, arms, runs);
-  return {two.folder.path() / "out", std::move(state), std::move(arms), std::move(runs)};
+  return planned_study(two.request, two.folder.path() / "out", pinned);
 }
 
 ::testing::AssertionResult holds(const std::string& line, std::string_view words) {
@@ -258,6 +262,104 @@ TEST(StudyFolder, AnArmKeepsThePathsThatItWasPlannedWith) {
   const auto study = extended(more, open_study(made.folder));
   ASSERT_EQ(study.runs.size(), 9u);
   for (const auto& run : study.runs) EXPECT_EQ(run.config->data.files.train, files) << run.arm;
+}
+
+/// Returns the request with more arms, each with a config of its own, and more seeds.
+StudyRequest with_more(StudyRequest request, const std::vector<std::string>& arms,
+                       const std::vector<int64_t>& seeds = {}) {
+  for (const auto& arm : arms) request.file.study.arm.push_back({arm, {"method.name=fedit", "name=" + arm}});
+  for (const int64_t seed : seeds) request.file.study.seeds.push_back(seed);
+  return request;
+}
+
+/// Expects that the runs are planned as the state has them, with the same places.
+void expect_whole(const Study& study) {
+  ASSERT_EQ(study.runs.size(), study.state.runs.size());
+  for (size_t i = 0; i < study.runs.size(); ++i) {
+    const auto& [arm, seed, config] = study.runs[i];
+    EXPECT_EQ(concat(arm, ":", seed), study.state.runs[i].label());
+    EXPECT_EQ(config_digest(config), study.state.runs[i].config_sha256) << arm << ":" << seed;
+  }
+}
+
+/// Expects that both have the same runs at the same places, as far as the first has them.
+void expect_same_places(const Study& study, const Study& other) {
+  ASSERT_LE(study.state.runs.size(), other.state.runs.size());
+  for (size_t i = 0; i < study.state.runs.size(); ++i)
+    EXPECT_EQ(study.state.runs[i].label(), other.state.runs[i].label()) << i;
+}
+
+TEST(StudyFolder, ProcessesThatExtendItAtOnceKeepWhatTheOthersHaveAdded) {
+  const Written two(kTwoArms);
+  auto made = planned_study(two, pinned_settings(two.request, 1, "runs/two"));
+  const std::vector<StudyRequest> requests{with_more(two.request, {"c"}), with_more(two.request, {"d", "c"}, {7}),
+                                           with_more(two.request, {"e"}, {9, 7})};
+  std::vector<size_t> order{0, 1, 2};
+  do {
+    made.folder = two.folder.path() / concat("saved-", join(order, ""));
+    create_study(made, two.request);
+    std::vector<Study> studies;
+    for (const auto& request : requests) studies.push_back(extended(request, open_study(made.folder)));
+    for (const size_t i : order) {
+      update_state(made.folder, [](StudyState& state) { state.runs[1].state = RunState::kDone; });
+      studies[i] = save_extension(requests[i], studies[i]);
+    }
+    const auto now = open_study(made.folder);
+    studies.push_back(now);
+    for (const auto& study : studies) {
+      expect_whole(study);
+      expect_same_places(study, now);
+      EXPECT_EQ(study.state.runs[1].state, RunState::kDone);
+    }
+    EXPECT_EQ(now.state.arms.size(), 5u);
+    EXPECT_EQ(now.runs.size(), 5u * 4u) << "every arm with the seeds 4, 2, 7 and 9";
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(StudyFolder, AnArmThatAnotherProcessHasAddedWithAnotherConfigIsRefused) {
+  const Written two(kTwoArms);
+  const auto made = planned_study(two, pinned_settings(two.request, 1, "runs/two"));
+  create_study(made, two.request);
+  const auto first = with_more(two.request, {"c"});
+  auto second = first;
+  second.file.study.arm.back().set.push_back("train.local_epochs=0.25");
+  const auto late = extended(second, open_study(made.folder));
+  save_extension(first, extended(first, open_study(made.folder)));
+  EXPECT_TRUE(holds(testing::refusal([&] { save_extension(second, late); }), "whose c:4 has another config"));
+  EXPECT_EQ(open_study(made.folder).runs.size(), 6u) << "arm.toml of the first is kept";
+}
+
+TEST(StudyFolder, ArmsOfSeveralProcessesAreNoMoreThanAFileMayHave) {
+  const Written two(kTwoArms);
+  const auto made = planned_study(two, pinned_settings(two.request, 1, "runs/two"));
+  create_study(made, two.request);
+  const auto first = with_more(two.request, {"c"}), second = with_more(two.request, {"C"});
+  const auto late = extended(second, open_study(made.folder));
+  save_extension(first, extended(first, open_study(made.folder)));
+  EXPECT_TRUE(holds(testing::refusal([&] { save_extension(second, late); }), "\"c\" twice"));
+}
+
+TEST(StudyFolder, AProcessKeepsItsRunsWhereAnotherHasGivenThemOtherPlaces) {
+  const Written two(kTwoArms);
+  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  auto other = two.request;
+  std::reverse(other.file.study.arm.begin(), other.file.study.arm.end());
+  const auto folder = two.folder.path() / "out";
+  StudyTask task{.request = two.request,
+                 .study = planned_study(two, pinned),
+                 .mine = {1, 2},
+                 .is_new = true,
+                 .slots = {"cpu", 1, 0}};
+  create_study(planned_study(other, folder, pinned), other);
+  save_study(task);
+  EXPECT_EQ(task.labels(), (std::vector<std::string>{"mean:4", "plain:2"})) << "of the study that was created first";
+  task = {.request = with_more(two.request, {"c"}), .study = {}, .mine = {4}, .is_new = false, .slots = {"cpu", 1, 0}};
+  task.study = extended(task.request, open_study(folder));
+  other = with_more(two.request, {"d", "c"});
+  save_extension(other, extended(other, open_study(folder)));
+  save_study(task);
+  EXPECT_EQ(task.labels(), std::vector<std::string>{"c:4"});
+  expect_whole(task.study);
 }
 
 TEST(StudyPlan, EveryShippedStudyHasArmsThatCanBeCompared) {

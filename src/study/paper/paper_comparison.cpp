@@ -97,7 +97,7 @@ class StudyValues {
       if (!value) return std::nullopt;
       sum += *value;
     }
-    return sum / static_cast<double>(budgets.size());
+    return budgets.empty() ? std::nullopt : std::optional(sum / static_cast<double>(budgets.size()));
   }
 
   const PaperTable& table_;

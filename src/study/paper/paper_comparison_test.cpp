@@ -125,6 +125,23 @@ TEST(PaperComparison, AMissingRunIsNeverAveragedOver) {
   EXPECT_FALSE(result.cells[0].interval());
 }
 
+TEST(PaperComparison, AStudyOfWhichNoRunIsDoneHasNoValuesAndNoOrder) {
+  auto study = study_of("s", {{"a", {0.1, 0.3}}, {"b", {0.2, 0.2}}, {"c", {0.4, 0.1}}}, {"t0"}, {1.0});
+  for (auto& run : study.runs) {
+    run.records.reset();
+    run.missing = "not run yet";
+  }
+  auto table = table_of(PaperRows::kMean, {{"average", {0.3, 0.2, 0.1}}});
+  for (const auto* measure : {"accuracy", "bytes_up", "entropy"}) {
+    table.measure = measure;
+    const auto results = paper_results(table, {{study}});
+    for (const auto& cell : results[0].cells) EXPECT_EQ(cell.seeds(), 0) << measure;
+    EXPECT_EQ(order_agreement(results[0]).pairs, 0);
+    EXPECT_EQ(paper_sentences(table, results)[0], "Row average: nothing to compare with the paper.");
+    EXPECT_EQ(paper_report(table, results).rows[0][3].text, "-");
+  }
+}
+
 TEST(PaperComparison, RowsOfSeveralStudiesAreAveragedOverThem) {
   auto table = table_of(PaperRows::kBudget, {{"0.5", {1, 2, 3}}, {"1.0", {1, 2, 3}}, {"average", {1, 2, 3}}});
   table.studies = {"s", "r"};

@@ -135,7 +135,11 @@ Forecast foresee(const StudyTask& task, DryRuns& dry_runs) {
 }
 
 std::string array_command(const StudyCommand& command, const StudyTask& task, const Forecast& forecast, int64_t tasks) {
-  auto words = resume_words({.file = command.file, .jobs = command.jobs, .only = command.only, .base = command.base},
+  auto words = resume_words({.file = command.file,
+                             .jobs = command.jobs,
+                             .only = command.only,
+                             .base = command.base,
+                             .methods = command.methods},
                             task.study.folder);
   for (const auto& setting : command.settings) words.insert(words.end(), {"--set", setting});
   const auto wrapped = concat(command_line(words), " --shard $SLURM_ARRAY_TASK_ID/", tasks);

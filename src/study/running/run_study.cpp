@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include "base/format/command_line.h"
 #include "base/plain/files.h"
@@ -12,6 +14,7 @@
 #include "base/system/device.h"
 #include "base/system/machine.h"
 #include "base/system/process.h"
+#include "methods/described_method.h"
 #include "study/definition/equal_functions.h"
 #include "study/definition/run_claims.h"
 #include "study/running/run_queue.h"
@@ -82,32 +85,33 @@ void warn_of_threads(const Study& study, int64_t at_once, int64_t jobs) {
                  " processors; threads are pinned since the study was made");
 }
 
-/// Creates the study or writes what the request adds. If another process was first, its study is joined.
-void keep(StudyTask& task) {
-  auto& [request, study, mine, is_new, slots] = task;
-  if (is_new) {
-    create_study(study, request);
-    study = extended(request, open_study(study.folder));
-  }
-  save_extension(study);
+/// Creates the study, or opens the one that another process has created in the meantime.
+Study created_study(const Study& planned, const StudyRequest& request) {
+  const bool is_first = create_study(planned, request);
+  const auto study = open_study(planned.folder);
+  return extended(is_first ? with_added(request, study.state) : request, study);
+}
+
+std::vector<size_t> runs_of(const StudyState& state, std::span<const std::string> labels) {
+  const std::set<std::string> wanted(labels.begin(), labels.end());
+  std::vector<size_t> found;
+  for (size_t i = 0; i < state.runs.size(); ++i)
+    if (wanted.contains(state.runs[i].label())) found.push_back(i);
+  return found;
 }
 
 /// Updates the state: runs that another process has finished, and done runs whose folder is missing and that are run
 /// again.
 void refresh(const StudyCommand& command, StudyTask& task) {
-  task.study.state = update_state(task.study.folder, [&](StudyState& now) {
-    for (auto& run : now.runs)
+  const auto now = update_state(task.study.folder, [&](StudyState& state) {
+    for (auto& run : state.runs)
       if (run.state == RunState::kDone && is_named(command, run) && !path_exists(task.study.folder / run.folder)) {
         run.state = RunState::kPlanned;
         run.seconds.reset();
       }
   });
-}
-
-RunClaims claimed(const StudyTask& task) {
-  std::vector<std::string> labels;
-  for (const size_t run : task.mine) labels.push_back(task.study.state.runs[run].label());
-  return RunClaims(task.study.folder, task.mine, labels);
+  auto& known = task.study.state.runs;  // further runs may have been added after them
+  std::copy_n(now.runs.begin(), known.size(), known.begin());
 }
 
 }  // namespace
@@ -126,6 +130,12 @@ bool is_named(const StudyCommand& command, const StudyRun& run) {
   return std::find(command.only.begin(), command.only.end(), run.label()) != command.only.end();
 }
 
+std::vector<std::string> StudyTask::labels() const {
+  std::vector<std::string> all;
+  for (const size_t run : mine) all.push_back(study.state.runs[run].label());
+  return all;
+}
+
 StudyTask plan_study(const StudyCommand& command) {
   StudyTask task{.request = {StudyFile::load(command.file), command.settings},
                  .study = {},
@@ -141,6 +151,13 @@ StudyTask plan_study(const StudyCommand& command) {
   return task;
 }
 
+void save_study(StudyTask& task) {
+  const auto labels = task.labels();
+  if (task.is_new) task.study = created_study(task.study, task.request);
+  task.study = save_extension(task.request, std::move(task.study));
+  task.mine = runs_of(task.study.state, labels);
+}
+
 std::vector<std::string> resume_words(const StudyCommand& command, const fs::path& folder) {
   std::vector<std::string> words{"study", command.file.string(), "--out", folder.string()};
   if (command.jobs > 1) words.insert(words.end(), {"--jobs", std::to_string(command.jobs)});
@@ -148,15 +165,19 @@ std::vector<std::string> resume_words(const StudyCommand& command, const fs::pat
     words.insert(words.end(), {"--shard", concat(command.shard.index, "/", command.shard.count)});
   for (const auto& label : command.only) words.insert(words.end(), {"--only", label});
   if (!command.base.empty()) words.insert(words.end(), {"--base", command.base});
-  for (const auto& [name, source] : command.methods) words.insert(words.end(), {"--method", source});
+  for (const auto& [name, source] : command.methods) {  // `source` may be a socket that ends with this command
+    const auto& own = *methods::find_method(name).described;
+    const auto flag = methods::method_flag(own.file, own.class_name);
+    words.insert(words.end(), flag.begin(), flag.end());
+  }
   words.emplace_back("--resume");
   return words;
 }
 
 StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop) {
   find_device(task.study.runs.front().config->model.device, "model.device");
-  keep(task);
-  const auto claims = claimed(task);
+  save_study(task);
+  const RunClaims claims(task.study.folder, task.mine, task.labels());
   refresh(command, task);
   warn_of_threads(task.study, task.slots.count(), command.jobs);
   if (const auto notice = task.slots.notice(); !notice.empty()) log::info("[study] ", notice);

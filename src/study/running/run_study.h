@@ -13,7 +13,7 @@
 
 namespace evenkeel::study {
 
-/// A share of the runs, or of those that --only names, for job arrays: every `count`-th run, beginning with run
+/// A share of the runs, or of the runs that --only names, for job arrays: every `count`-th run, beginning with run
 /// `index`.
 struct Shard {
   int64_t index = 1, count = 1;  ///< index from 1 to count
@@ -44,19 +44,27 @@ struct StudyTask {
   Study study;
   std::vector<size_t> mine;  ///< indices into study.state.runs
   bool is_new = false;       ///< true: its folder has not been created
-  JobSlots slots;            ///< of the runs at the same time
+  JobSlots slots;            ///< places of concurrent runs
+
+  /// Returns StudyRun::label() of the runs that this process executes.
+  std::vector<std::string> labels() const;
 };
 
 /// Reads the study file and the study's folder, and plans all runs. Changes nothing.
 /// \throws kIo, kConfig, kCheckpoint as open_study(), with_base(), check_new(), plan_runs() and
-/// check_equal_functions(); kIo when the base model of a study that exists is not there
+/// check_equal_functions(); kIo when a base model of an existing study is missing
 StudyTask plan_study(const StudyCommand& command);
 
-/// Executes the runs that are not done, as many at the same time as there are slots, and resumes those that have begun.
+/// Creates the study or writes what the request adds. If another process was first, its study is joined. This process
+/// keeps its runs, even if their indices in the study change.
+/// \throws kIo, kConfig, kCheckpoint as create_study(), open_study(), extended() and save_extension()
+void save_study(StudyTask& task);
+
+/// Executes the runs that are not done, one per slot at the same time, and resumes those that have begun.
 /// A failed run is logged and recorded; the others continue.
 /// \param stop  returns true to stop; the running runs then save their state
 /// \return the state of the study afterwards
-/// \throws Interrupted when stopped; kConfig when the device of the runs is not here; kIo when another process
+/// \throws Interrupted when stopped; kConfig when this machine lacks the device of the runs; kIo when another process
 /// executes one of the runs
 StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop);
 
