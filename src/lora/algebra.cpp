@@ -399,7 +399,7 @@ int64_t Joined::rank_of(const std::string& site) const {
 LoraFactors Joined::factors(const std::string& site) const {
   const auto change = base_change_.find(site);
   const auto adapter = adapters_.find(site);
-  if (as_they_are_) return adapter->second;
+  if (as_they_are_) return adapter->second.rank() == rank_ ? adapter->second : padded(adapter->second, rank_);
   AdapterState both;
   if (change != base_change_.end()) both.insert(*change);
   if (adapter != adapters_.end()) add_to_base(both, {*adapter});

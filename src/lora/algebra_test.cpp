@@ -338,5 +338,18 @@ TEST(Algebra, JoinedContainsBaseChangeAdaptersAndCores) {
   EXPECT_TRUE(joined({}, {{"x", adapter}}).at("x").a.equal(adapter.a)) << "a plain adapter stays as it is";
 }
 
+TEST(Algebra, JoinedPlainAdaptersHaveTheHighestRank) {
+  const AdapterState adapters{{"w", factors(0, 23)}, {"x", factors(2, 24, 1.5)}, {"y", factors(3, 25, 1.5, kExperts)}};
+  const AdapterState no_change;
+  const Joined both(no_change, adapters);
+  EXPECT_EQ(both.rank(), 3);
+  for (const auto& [site, own] : joined({}, adapters)) {
+    EXPECT_EQ(own.rank(), 3) << site;
+    EXPECT_EQ(both.factors(site).rank(), 3) << site;
+    EXPECT_EQ(own.scaling, adapters.at(site).scaling) << site;
+    EXPECT_LT(difference(delta_weight(own), delta_weight(adapters.at(site))), 1e-12) << site;
+  }
+}
+
 }  // namespace
 }  // namespace evenkeel::lora

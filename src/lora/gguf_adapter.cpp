@@ -25,6 +25,13 @@ at::Tensor interleaved(const at::Tensor& b, int64_t heads) {
   return b.view({heads, 2, -1, b.size(-1)}).transpose(1, 2).reshape(b.sizes());
 }
 
+/// Returns the alpha of the file: that of the first site that changes anything. \throws kConfig if none does
+double common_alpha(const AdapterState& adapters) {
+  for (const auto& [name, factors] : adapters)
+    if (const double alpha = alpha_of(factors); alpha != 0) return alpha;
+  fail(kConfig, "the adapter changes nothing: rank or scaling of every site is 0, which no GGUF adapter holds");
+}
+
 /// B of a site, which llama.cpp multiplies by alpha / r.
 at::Tensor gguf_b(const LoraFactors& factors, const GgufPlace& gguf, double alpha) {
   const double rest = alpha_of(factors) / alpha;
@@ -37,12 +44,12 @@ at::Tensor gguf_b(const LoraFactors& factors, const GgufPlace& gguf, double alph
 void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& adapters, const Sites& sites,
                        const std::string& architecture) {
   EK_CHECK(!adapters.empty(), kInternal, "an adapter without sites");
-  const double alpha = alpha_of(adapters.begin()->second);
+  const double alpha = common_alpha(adapters);
   TensorMap tensors;
   for (const auto& [name, factors] : adapters) {
     const auto& gguf = sites.at(name).gguf;
-    EK_CHECK(!factors.core.defined() && alpha_of(factors) != 0, kInternal, "the adapter of ", name, " has ",
-             factors.core.defined() ? "a core" : "no rank or no scaling");
+    EK_CHECK(!factors.core.defined(), kInternal, "the adapter of ", name, " has a core");
+    if (alpha_of(factors) == 0) continue;
     EK_CHECK(!gguf.tensor.empty(), kConfig, "llama.cpp has no tensor for the adapter of ", name);
     tensors.emplace(gguf.tensor + ".lora_a", factors.a);
     tensors.emplace(gguf.tensor + ".lora_b", gguf_b(factors, gguf, alpha));

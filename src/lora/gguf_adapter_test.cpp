@@ -69,6 +69,23 @@ TEST_F(GgufAdapter, ADifferentScalingIsMultipliedIntoB) {
   EXPECT_TRUE(at::allclose(last(written(adapters, sites), {8, 2}), adapters.at(kGgufHeads).b / 3));
 }
 
+TEST_F(GgufAdapter, ASiteWithoutRankOrScalingIsLeftOut) {
+  const auto whole = gguf_adapters();
+  const AdapterState alone{{kGgufHeads, whole.at(kGgufHeads)}};
+  auto adapters = whole;
+  adapters.at(kGgufStack).scaling = 0;  // the first by name
+  EXPECT_EQ(written(adapters), written(alone));
+  adapters.at(kGgufStack) = {.a = at::empty({3, 0, 5}), .b = at::empty({3, 4, 0}), .scaling = 2};
+  EXPECT_EQ(written(adapters), written(alone));
+}
+
+TEST_F(GgufAdapter, RejectsAnAdapterThatChangesNothing) {
+  auto adapters = gguf_adapters();
+  for (auto& [site, factors] : adapters) factors.scaling = 0;
+  EXPECT_EQ(testing::refusal([&] { written(adapters); }).find("[config] the adapter changes nothing"), 0u);
+  EXPECT_FALSE(path_exists(file_));
+}
+
 TEST_F(GgufAdapter, RowsOfHeadsAreInterleavedForRotaryPairs) {
   auto adapters = gguf_adapters();
   adapters.erase(kGgufStack);

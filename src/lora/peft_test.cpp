@@ -416,6 +416,26 @@ TEST_F(FusedPeft, UnequalRanksAndScalingsAreWrittenAtOneRankAndScaling) {
   }
 }
 
+TEST_F(FusedPeft, JoinedAdaptersOfUnequalRankAreWrittenAtTheHighest) {
+  const auto sites = whole();
+  auto unequal = adapters(sites);
+  unequal[kUp] = make_lora(kUp, sites.at(kUp), 3, unequal.at(kQuery).scaling, 11);
+  unequal[kUp].b = at::linspace(-1, 1, 3 * 4 * 3, at::kFloat).view({3, 4, 3});
+  auto& none = unequal.begin()->second;  // the first of the file, whose rank is that of all
+  none = truncated(none, 0);
+  const AdapterState no_change;
+  for (const auto& options : {kAsGiven, kFusedAsGiven}) {
+    save_peft_adapter(folder_, Joined(no_change, unequal), sites, options);
+    const auto read = load_peft_adapter(folder_, sites);
+    EXPECT_FALSE(read.contains(unequal.begin()->first)) << "its factors are zeros";
+    for (const auto& [site, factors] : read) {
+      EXPECT_EQ(factors.rank(), 3) << site;
+      EXPECT_TRUE(delta_weight(factors).allclose(delta_weight(unequal.at(site)), 1e-5, 1e-6)) << site;
+    }
+    EXPECT_EQ(read.size() + 1, unequal.size());
+  }
+}
+
 /// Returns the names of all tensors that hold zeros alone.
 std::set<std::string> zero_tensors(const TensorMap& tensors) {
   std::set<std::string> names;

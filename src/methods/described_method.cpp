@@ -164,6 +164,11 @@ MethodEntry described_entry(const std::shared_ptr<const MethodDescription>& desc
   return entry;
 }
 
+std::vector<std::string> method_flag(const std::string& file, const std::string& class_name) {
+  if (!is_file(file)) return {};
+  return {"--method", concat(file, ":", class_name)};
+}
+
 void know_described(const JsonView& view) {
   const auto description = read_description(view);
   for (const auto& known : methods()) {

@@ -1,6 +1,6 @@
 /// \file  Describes a method that is not compiled into the program, such as a class in Python (src/host). The
 /// description is plain data. A run folder holds it in manifest.json, so that programs read the run without the
-/// method's code. Hooks that the method does not override are those of its base method, which is compiled into the
+/// method's code. Hooks that the method does not override run as in its base method, which is compiled into the
 /// program.
 #pragma once
 
@@ -38,12 +38,12 @@ struct DescribedOptions {
   OrderedJson json() const;
 };
 
-/// What a described method says of itself.
+/// The description of a method. Not to be copied: `metrics` has views of `metric_names`.
 struct MethodDescription {
   std::string name, title, paper, sends;
   std::string file, class_name;  ///< absolute path of its source, and the class in it
-  std::string sha256;            ///< of the source
-  std::string base;              ///< name of the method whose hooks run where none is overridden
+  std::string sha256;            ///< SHA-256 of the source
+  std::string base;              ///< name of the method whose hooks run where this method overrides none
   std::string base_options;      ///< TOML of the base method's table
   std::set<std::string> hooks;   ///< names of the overridden hooks of methods/method.h
   std::vector<DescribedOption> options;
@@ -58,11 +58,11 @@ struct MethodDescription {
   bool overrides(const std::string& hook) const { return hooks.contains(hook); }
 };
 
-/// What the machines of one run compare of a method in Python. Empty for a compiled method.
+/// Identifies a method in Python. The machines of one run compare these values. Empty for a compiled method.
 struct MethodDigests {
   std::string name{};
   std::string source{};       ///< SHA-256 of the source
-  std::string description{};  ///< SHA-256 of everything else that the class says of itself, but for its path
+  std::string description{};  ///< SHA-256 of the description without the path and the hash of the source
 
   bool operator==(const MethodDigests&) const = default;
   void visit(auto& field) {  // base/format/record.h
@@ -73,7 +73,8 @@ struct MethodDigests {
 };
 MethodDigests digests_of(const MethodEntry& entry);
 
-/// Reads a description. \throws the error kind of `view`, naming the place of a value that is missing or wrong
+/// Reads a description. \throws the error kind of `view`, naming the place of a value that is missing or wrong; kConfig
+/// for an unknown base method or a bad value in `base_options`
 std::shared_ptr<const MethodDescription> read_description(const JsonView& view);
 
 /// Creates the method with the values of its keys.
@@ -83,19 +84,24 @@ using MakeDescribed = std::function<std::unique_ptr<FederatedMethod>(
 /// Returns the registry entry of a described method. \param make  empty: its overridden hooks cannot be called
 MethodEntry described_entry(const std::shared_ptr<const MethodDescription>& description, MakeDescribed make = {});
 
-/// Adds the method of a run's manifest to the registry, unless its code is known already.
-/// \throws the error kind of `view`, as read_description()
+/// Returns the flag by which another process finds a class, `--method FILE:CLASS`. Empty if its file does not exist, as
+/// for a class of a notebook.
+std::vector<std::string> method_flag(const std::string& file, const std::string& class_name);
+
+/// Adds the method of a run's manifest to the registry, unless the registry has this description, or the code of a
+/// method with this name.
+/// \throws as read_description()
 void know_described(const JsonView& view);
 
-/// Descriptions as a record holds them (base/format/record.h). Reading them makes the methods known.
+/// Descriptions as a record holds them (base/format/record.h). from_json() also calls know_described() for each.
 struct MethodDescriptions {
   std::vector<Json> list{};
 };
 OrderedJson to_json(const MethodDescriptions& descriptions);
 void from_json(const JsonView& view, MethodDescriptions& descriptions);
 
-/// A method that calls its base method in every hook.
-/// \throws kConfig from overridden hooks, which cannot be called; it says how to name the method's file
+/// A method whose hooks call the base method. An overridden hook cannot be called, because its code is not known.
+/// \throws kConfig when an overridden hook is called; the message says how to name the method's file
 class DescribedMethod : public FederatedMethod {
  public:
   explicit DescribedMethod(std::shared_ptr<const MethodDescription> description);

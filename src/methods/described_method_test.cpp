@@ -7,6 +7,9 @@
 #include <map>
 #include <string>
 
+#include "base/plain/files.h"
+#include "base/testing.h"
+
 namespace evenkeel::methods {
 namespace {
 
@@ -81,6 +84,15 @@ TEST(DescribedMethod, AWrongDescriptionIsRefusedByItsPlace) {
     json[key] = value;
     EXPECT_THROW(read_description(JsonView(json, "test", kCheckpoint)), Error) << key;
   }
+}
+
+TEST(DescribedMethod, TheFlagOfAClassNamesAFileThatExists) {
+  const evenkeel::testing::TemporaryFolder folder;
+  const auto file = (folder.path() / "own.py").string();
+  EXPECT_TRUE(method_flag(file, "Own").empty());
+  EXPECT_TRUE(method_flag("<notebook>", "Own").empty());
+  write_file_atomic(file, "");
+  EXPECT_EQ(method_flag(file, "Own"), (std::vector<std::string>{"--method", file + ":Own"}));
 }
 
 TEST(DescribedMethod, RunsMayHoldSeveralOfOneName) {

@@ -2,7 +2,8 @@
 // Fine-tuning of Large Language Models under Heterogeneous Tasks and Client Resources", NeurIPS 2024, arXiv:2402.11505.
 //
 //   client   trains A_c, B_c of rank r_c
-//   server   dW = sum_c p_c s_c B_c A_c = U S V^T, never formed: thin QRs of the stacked factors and a small core
+//   server   dW = sum_c p_c s_c B_c A_c = U S V^T by thin QRs of the stacked factors and a small core; dW itself is
+//            formed only where the summed rank is above a side of W (lora/algebra.h)
 //   down     A_r = V^T[:r], B_r = U[:, :r] S[:r] / s_r, so that s_r B_r A_r is the best approximation of rank r
 //
 // dW replaces the last global update and contains it. A client cannot return a direction beyond its rank, so such a

@@ -87,12 +87,12 @@ struct ForwardOptions {
   /// Cache to read and to append to, for generation; null: none. Not allowed with prefix sharing.
   nn::KvCache* cache = nullptr;
   bool last_only = false;  ///< return hidden states of each sequence's last token only, [B, D]; needs `cache`
-  /// Output: the routing of each micro-batch, one entry per micro-batch of the batch; empty: not recorded.
+  /// Output: the routing, one entry per micro-batch of the batch; empty: routing is not recorded.
   std::span<nn::RoutingByLayer> routing{};
   /// The factors as CausalLm::prepared() converts them; null: each pass converts its own.
   std::shared_ptr<const nn::PreparedFactors> factors{};
-  /// On a GPU: records the layers of training steps and of passes over a cache, and replays them
-  /// (nn/engine/pass_graphs.h); null: they are computed operator by operator. A training step needs a batch of
+  /// On a GPU: records the layers of training steps and of passes over a cache as CUDA graphs, and replays them
+  /// (nn/engine/pass_graphs.h); null: all layers run operator by operator. A training step needs a batch of
   /// data::padded() and null `factors`. Passes over a cache are recorded with `factors` only.
   nn::PassGraphs* graphs = nullptr;
 };
@@ -112,10 +112,14 @@ class CausalLm {
   /// when ids and positions disagree in size; kInternal when options.cache or options.routing does not fit the batch
   virtual at::Tensor hidden(const data::PackedBatch& batch, const ForwardOptions& options) const = 0;
   /// Returns options for several passes without gradients over the same factors. An engine that converts factors does
-  /// so once for all of them. The result is valid while their values do not change.
+  /// so once for all of them. The result is valid until a factor changes.
   virtual ForwardOptions prepared(ForwardOptions options) const { return options; }
   /// Returns the head matrix [V, D], which is the embedding when the two are tied.
   virtual const nn::FrozenWeight& head() const = 0;
+  /// Returns the type of hidden states: float64 if the embedding is float64, else float32.
+  virtual at::ScalarType activations() const {
+    return head().values_OI.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  }
   /// Returns the device of the weights.
   c10::Device device() const { return head().values_OI.device(); }
   /// Computes the logits of rows of hidden states.
@@ -136,7 +140,7 @@ class CausalLm {
   std::vector<nn::LossSum> losses(const data::PackedBatch& batch, const ForwardOptions& options) const;
   /// Computes the final hidden states of the rows that have a target. \return [N, D] \throws as hidden()
   at::Tensor target_hidden(const data::PackedBatch& batch, const ForwardOptions& options) const;
-  /// Computes the same losses from the result of target_hidden() for the same arguments.
+  /// Computes losses(batch, options) from the result of target_hidden(batch, options).
   std::vector<nn::LossSum> losses(const at::Tensor& target_hidden_ND, const data::PackedBatch& batch,
                                   const ForwardOptions& options) const;
 
@@ -197,9 +201,9 @@ enum class BesideAdapter {
   kAppliedByCaller,  ///< the caller applies it
 };
 
-/// Returns the folder if it is a model's folder with an adapter_config.json, else nothing.
+/// Returns the folder if it is a model's folder with an adapter_config.json, else nullopt.
 std::optional<std::filesystem::path> adapter_beside(const std::filesystem::path& folder);
-/// \throws kCheckpoint naming the file if there is one
+/// Checks that a model's folder has no adapter_config.json. \throws kCheckpoint naming the file
 void check_no_adapter_beside(const std::filesystem::path& folder);
 
 /// Loads a model from a Hugging Face folder with config.json and one or several safetensors files in either
@@ -277,7 +281,7 @@ struct ModelEntry {
   /// JSON object with the config.json keys that a very small model of the family needs in addition to the usual ones.
   /// The contract tests (tests/contract) build their models from it. A sparse family has 6 experts, 3 per token.
   std::string_view example{};
-  double norms = 1;  ///< what the weights of norms of a random model are; 0 where a norm multiplies by 1 + weight
+  double norms = 1;  ///< value of norm weights in a random model; 0 where a norm multiplies by 1 + weight
   /// Builds the model that `config` describes from `source`. load_model() then checks that every tensor was taken.
   std::unique_ptr<CausalLm> (*make)(const ModelConfig& config, TensorSource& source) = nullptr;
 };

@@ -51,6 +51,32 @@ bool all_finite(const at::Tensor& t) {
   }
 }
 
+std::string_view torch_dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    case at::kDouble:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+double largest_number(at::ScalarType type) {
+  switch (type) {
+    case at::kBFloat16:
+      return std::numeric_limits<c10::BFloat16>::max();
+    case at::kHalf:
+      return std::numeric_limits<c10::Half>::max();
+    case at::kDouble:
+      return std::numeric_limits<double>::max();
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
 bool is_stored_float(at::ScalarType type) {
   return type == at::kBFloat16 || type == at::kHalf || type == at::kFloat || type == at::kDouble;
 }
@@ -118,7 +144,7 @@ class FolderSource final : public TensorSource {
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
     auto tensor = take_stored(name, sizes);
-    return dtype_ ? tensor.to(*dtype_) : tensor;
+    return dtype_ ? converted(tensor, *dtype_, name) : tensor;
   }
   at::Tensor take_stored(const std::string& name, at::IntArrayRef sizes) override {
     const auto found = tensors_.find(name);
@@ -153,6 +179,15 @@ class FolderSource final : public TensorSource {
         dtype_(scalar_type(dtype)),
         tensors_(std::move(loaded.tensors)),
         scan_(loaded.files) {}
+
+  /// Converts a tensor. Its values are finite, but a narrower type may not hold them.
+  at::Tensor converted(const at::Tensor& stored, at::ScalarType type, const std::string& name) const {
+    auto tensor = stored.to(type);
+    EK_CHECK(largest_number(stored.scalar_type()) <= largest_number(type) || all_finite(tensor), kCheckpoint, folder_,
+             ": tensor ", name, " does not fit ", torch_dtype_name(type), ": its largest value is ",
+             stored.abs().max().item<double>(), ", and ", torch_dtype_name(type), " ends at ", largest_number(type));
+    return tensor;
+  }
 
   std::string folder_;
   std::optional<at::ScalarType> dtype_;
@@ -253,32 +288,6 @@ class ShapeSource final : public TensorSource {
   double bytes_ = 0;
 };
 
-std::string_view torch_dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kHalf:
-      return "float16";
-    case at::kDouble:
-      return "float64";
-    default:
-      return "float32";
-  }
-}
-
-double largest_number(at::ScalarType type) {
-  switch (type) {
-    case at::kBFloat16:
-      return std::numeric_limits<c10::BFloat16>::max();
-    case at::kHalf:
-      return std::numeric_limits<c10::Half>::max();
-    case at::kDouble:
-      return std::numeric_limits<double>::max();
-    default:
-      return std::numeric_limits<float>::max();
-  }
-}
-
 // Sets the dtype in config.json. transformers 5 uses the key `dtype` and prefers it to `torch_dtype`, so every existing
 // key of the two is updated.
 std::string with_dtype(const std::string& config_json, at::ScalarType type) {
@@ -345,10 +354,7 @@ ModelConfig ModelConfig::load(const fs::path& file) {
 
 bool ModelConfig::has(std::string_view key) const { return view().has(key); }
 
-int64_t ModelConfig::integer(std::string_view key) const {
-  constexpr int64_t kMost = int64_t{1} << 28;  // the product of two sizes in bytes fits into 64 bits
-  return view().at(key).integer(1, kMost);
-}
+int64_t ModelConfig::integer(std::string_view key, int64_t most) const { return view().at(key).integer(1, most); }
 
 std::optional<JsonView> ModelConfig::given(std::string_view key) const {
   if (!json_.contains(key)) return std::nullopt;
@@ -419,6 +425,14 @@ std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseSt
     return std::make_unique<FolderSource>(folder, BaseStorage().dtype, of_model);
   };
   return quantized_source(std::move(source), folder, open, storage.cache);
+}
+
+void check_product(std::string_view origin, const std::string& name, const at::Tensor& weight,
+                   at::ScalarType activations, nn::EngineKind engine) {
+  const bool fits = weight.scalar_type() != at::kDouble || activations == at::kDouble;
+  EK_CHECK(fits || engine == nn::EngineKind::kAten, kCheckpoint, origin, ": tensor ", name,
+           " is float64 beside an embedding of a narrower type, supported by engine kernels: float32, bfloat16, "
+           "float16; for a base, model.dtype = \"float32\" (--dtype) converts it");
 }
 
 std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device) {

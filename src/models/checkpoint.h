@@ -31,7 +31,8 @@ class ModelConfig {
   JsonView view() const { return JsonView(json_, origin_, kCheckpoint); }
   bool has(std::string_view key) const;  ///< true: the key is present and not null
 
-  int64_t integer(std::string_view key) const;  ///< value of a required key, 1 to 2^28
+  /// Returns the value of a required key, 1 to `most`. The product of two sizes in bytes then fits into 64 bits.
+  int64_t integer(std::string_view key, int64_t most = int64_t{1} << 28) const;
   /// Returns the value of `key`, or `otherwise` if config.json does not have the key.
   /// \throws kCheckpoint when the value is null or of another type
   int64_t integer_or(std::string_view key, int64_t otherwise) const;
@@ -64,6 +65,12 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, const BaseStorage& storage,
                                             const lora::Sites& sites = {});
 
+/// Checks that an engine can multiply hidden states of type `activations` by a weight.
+/// \param origin  name of the config file, for errors
+/// \throws kCheckpoint naming a tensor that is float64, when the hidden states are not and the engine is kKernels
+void check_product(std::string_view origin, const std::string& name, const at::Tensor& weight,
+                   at::ScalarType activations, nn::EngineKind engine);
+
 /// Returns a source for engine aten. It takes each tensor from `from` and copies it to `device`.
 std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device);
 
@@ -87,7 +94,7 @@ at::Tensor stored_as(at::ScalarType type, const at::Tensor& values, const std::s
 /// complete.
 /// \param shapes  names, sizes and dtypes of the model's matrices; tensors without storage suffice
 /// \param make    returns the tensor of a name
-/// \param fused   fused tensors to write in the place of the matrices that they contain
+/// \param fused   fused tensors to write instead of the matrices that they contain
 /// \throws kIo when `folder` exists and is not empty, or when the disk is too small; both before any tensor is made;
 /// kNumeric naming a tensor with a value that is not finite
 void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& shapes,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -220,6 +221,53 @@ TEST_F(Checkpoint, AValueBeyondTheTypeThatIsWrittenIsRefusedWithTheTypesThatHold
       testing::refusal([&] { write_checkpoint(root_ / "new", "{}", shapes, drawn, 1 << 20); }).find("tensor drawn"),
       std::string::npos);
   EXPECT_FALSE(fs::exists(root_ / "new"));
+}
+
+TEST_F(Checkpoint, AValueBeyondTheTypeThatIsLoadedIsRefused) {
+  for (const auto& [value, type, dtype, says] :
+       {std::tuple{1e39, at::kDouble, BaseDtype::kFloat32, "does not fit float32: its largest value is 1e+39, and"},
+        {1e39, at::kDouble, BaseDtype::kBFloat16, "does not fit bfloat16"},
+        {3.4e38, at::kFloat, BaseDtype::kBFloat16, "does not fit bfloat16"}}) {
+    fs::remove_all(root_ / "model");
+    const auto folder = saved();
+    respoil(folder, [&, &value = value, &type = type](TensorMap& tensors) {
+      tensors[kSomeTensor] = tensors[kSomeTensor].to(type);
+      tensors[kSomeTensor][2][5] = -value;
+    });
+    const auto said = testing::refusal([&, &dtype = dtype] { load_model(folder, dtype); });
+    EXPECT_NE(said.find(concat(folder.string(), ": tensor ", kSomeTensor, " ", says)), std::string::npos) << said;
+    EXPECT_NO_THROW(load_model(folder, BaseDtype::kFloat64));
+  }
+}
+
+TEST_F(Checkpoint, AFloat64MatrixBesideANarrowerEmbeddingIsRefusedByTheKernels) {
+  const auto batch = data::pack_ids(std::vector<std::vector<int64_t>>{{1, 4, 9, 2}, {7, 7}});
+  const auto expected = init_model(root_ / "config.json", BaseDtype::kFloat32, 1)->hidden(batch, {});
+  BaseStorage aten;
+  aten.engine = nn::EngineKind::kAten;
+  for (const std::string name :
+       {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.gate", "model.layers.1.mlp.experts.3.up_proj", "lm_head",
+        "model.layers.1.input_layernorm", "model.embed_tokens"}) {
+    fs::remove_all(root_ / "model");
+    const auto folder = saved();
+    const auto full = name + ".weight";
+    respoil(folder, [&](TensorMap& tensors) { tensors[full] = tensors[full].to(at::kDouble); });
+    EXPECT_TRUE(load_model(folder, BaseDtype::kFloat32)->hidden(batch, {}).allclose(expected, 1e-5, 1e-6)) << name;
+    if (name.ends_with("norm") || name.ends_with("tokens")) {  // hidden states may be wider than weights
+      EXPECT_TRUE(load_model(folder)->hidden(batch, {}).to(at::kFloat).allclose(expected, 1e-4, 1e-5)) << name;
+      continue;
+    }
+    expect_refused(folder, {(folder / "config.json").string(), full, "float64", "model.dtype = \"float32\""});
+    if (name.find("experts") != name.npos) continue;  // engine aten holds them in one tensor
+    const auto hidden = load_model(folder, aten)->hidden(batch, {.compute = {.engine = nn::EngineKind::kAten}});
+    EXPECT_TRUE(hidden.allclose(expected, 1e-4, 1e-5)) << name;
+  }
+}
+
+TEST_F(Checkpoint, LayersBeyondAnyModelAreRefusedBeforeAnythingOfTheirNumberIsMade) {
+  edit_config("num_hidden_layers", int64_t{1} << 28);
+  const auto said = testing::refusal([&] { load_shape(root_ / "config.json"); });
+  EXPECT_NE(said.find("num_hidden_layers is 268435456, allowed: 1 to 1048576"), std::string::npos) << said;
 }
 
 TEST_F(Checkpoint, ATruncatedFileIsRefused) {

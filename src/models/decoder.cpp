@@ -68,6 +68,9 @@ class Decoder final : public CausalLm {
   const lora::Sites& all_sites() const override { return built_.sites; }
   TensorMap parameters() const override { return built_.parameters; }
   const std::string& config_json() const override { return config_json_; }
+  at::ScalarType activations() const override {
+    return embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  }
 
  private:
   struct Layer {
@@ -85,7 +88,6 @@ class Decoder final : public CausalLm {
 
   void add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& model);
   void take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source);
-  at::ScalarType activations() const { return embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
   std::shared_ptr<const nn::PreparedFactors> factors(const ForwardOptions& options) const;
   nn::PassInput pass_input(const data::PackedBatch& batch, const ForwardOptions& options) const;
   at::Tensor through(nn::Pass& pass, const ForwardOptions& options) const;
@@ -129,11 +131,12 @@ Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSourc
     : config_json_(config.text()), ropes_{spec.rope}, rotary_width_(rotary_width(spec)), scales_(spec.scales) {
   if (spec.local_rope) ropes_.push_back(spec.local_rope->rope), local_ = spec.local_rope->layers;
   EK_CHECK(spec.feed_forward, kInternal, "family ", spec.model.family, " describes no feed-forward block");
-  ModelBuilder model(spec.model, source);
+  ModelBuilder model(spec.model, source, config.origin());
   model.spec.num_kv_heads = spec.latent_attention ? spec.latent_attention->heads : spec.attention.kv_heads;
   model.spec.head_width = spec.latent_attention ? spec.latent_attention->head_width() : spec.attention.head_width;
   model.spec.norm_behind_experts = !spec.names.feed_forward_output_norm.empty();
   embedding_ = model.take(spec.names.embedding + ".weight", {model.spec.vocab_size, model.spec.hidden_size});
+  model.activations = activations();
   if (scales_.rounds_embedding) scales_.embedding = rounded(scales_.embedding, embedding_.scalar_type());
   for (int64_t layer = 0; layer < model.spec.num_layers; ++layer) add_layer(layer, spec, model);
   final_norm_ = Norm(spec.norm, spec.names.final_norm, model.spec.hidden_size, model);
@@ -340,11 +343,12 @@ void read_positions(const ModelConfig& config, const DecoderDefaults& defaults, 
 }  // namespace
 
 DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defaults) {
+  constexpr int64_t kMostLayers = int64_t{1} << 20;  // as many as a model may have tensors (shape_source())
   refuse_what_no_leaf_knows(config);
   DecoderSpec spec{.model = {.family = config.string_or("model_type", ""),
                              .vocab_size = config.integer("vocab_size"),
                              .hidden_size = config.integer("hidden_size"),
-                             .num_layers = config.integer("num_hidden_layers"),
+                             .num_layers = config.integer("num_hidden_layers", kMostLayers),
                              .max_positions = config.integer_or("max_position_embeddings", defaults.max_positions),
                              .end_of_text = end_behind_texts(config),
                              .pad = config.token_id("pad_token_id")},

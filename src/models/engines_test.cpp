@@ -12,6 +12,8 @@
 #include <mutex>
 #include <set>
 
+#include "base/format/safetensors.h"
+#include "base/plain/files.h"
 #include "models/testing.h"
 #include "nn/moe/balance_losses.h"
 
@@ -268,6 +270,44 @@ TEST_P(Engines, HoldTheSameWeightsUnderTheSameNames) {
              theirs = testing::make_model(GetParam(), BaseDtype::kFloat32)->parameters();
   ASSERT_EQ(ours.size(), theirs.size());
   for (const auto& [name, tensor] : theirs) EXPECT_TRUE(at::equal(ours.at(name).to(at::kCPU), tensor)) << name;
+}
+
+/// Saves a model in bfloat16, but for one tensor in float32.
+void save_but_for(const CausalLm& model, const std::string& wide, const fs::path& folder) {
+  save_model(model, folder, BaseDtype::kBFloat16);
+  TensorMap tensors;
+  for (const auto& [name, tensor] : load_safetensors(folder / "model.safetensors").tensors)
+    tensors[name] = (name == wide ? model.parameters().at(name) : tensor).clone();
+  save_safetensors(folder / "model.safetensors", tensors);
+}
+
+TEST(EnginesOfMixedTypes, HoldTheValuesOfExpertsExactlyOrRefuseThem) {
+  const std::string experts = "model.layers.1.mlp.experts.", first = experts + "0.gate_proj.weight";
+  const auto model = testing::make_model("olmoe", BaseDtype::kFloat32, kAligned);
+  const auto batch = data::pack(alike_or_not());
+  for (const auto& wide : {experts + "5.up_proj.weight", experts + "2.gate_proj.weight", first}) {
+    const testing::TemporaryFolder temporary;
+    const auto folder = temporary.path() / "model";
+    save_but_for(*model, wide, folder);
+    const auto theirs = load_model(folder);
+    BaseStorage storage;
+    storage.engine = nn::EngineKind::kAten;
+    storage.device = testing::test_device();
+    if (wide != first) {
+      const auto said = testing::refusal([&] { load_model(folder, storage); });
+      for (const auto& part : {concat("tensor ", wide, " is Float, but ", first, " is BFloat16"),
+                               std::string("model.dtype = \"float32\""), (folder / "config.json").string()})
+        EXPECT_NE(said.find(part), std::string::npos) << said;
+      storage.dtype = BaseDtype::kFloat32;
+    }
+    const auto ours = load_model(folder, storage);
+    for (const auto& [name, tensor] : theirs->parameters())
+      EXPECT_TRUE(at::equal(ours->parameters().at(name).to(at::kCPU, at::kFloat), tensor.to(at::kFloat))) << name;
+    EXPECT_LT(testing::apart_by_norm(ours->hidden(batch, {.compute = {.engine = nn::EngineKind::kAten}}),
+                                     theirs->hidden(batch, {})),
+              1e-5)
+        << wide;
+  }
 }
 
 /// Returns the gradient of every weight by its name. A step of pre-training has one micro-batch.

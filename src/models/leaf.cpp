@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/plain/error.h"
@@ -36,8 +37,15 @@ at::Tensor ModelBuilder::take_wide(const std::string& name, at::IntArrayRef size
   return engine().wide_weight(take(name, sizes));
 }
 
+nn::FrozenWeight ModelBuilder::take_exact_weight(const std::string& name, at::IntArrayRef sizes) {
+  auto weight = take_wide(name, sizes);
+  check_product(origin_, name, weight, activations, source_.engine());
+  return weight;
+}
+
 nn::FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArrayRef sizes) {
   auto weight = source_.take_weight(name, sizes);
+  check_product(origin_, name, weight.values_OI, activations, source_.engine());
   list(name, weight.values_OI);
   if (weight.scales_O.defined()) list(name + ".scales", weight.scales_O);
   return weight;
@@ -64,10 +72,22 @@ nn::FrozenWeight ModelBuilder::take_into(at::Tensor& stack_ERI, int64_t experts,
   const auto& values_OI = weight.values_OI;
   EK_CHECK(!weight.scales_O.defined(), kConfig, "engine aten with a base in int8, supported: stored");
   if (!stack_ERI.defined()) stack_ERI = at::empty({experts, rows, values_OI.size(1)}, values_OI.options());
+  check_type(stack_ERI, values_OI, name);
   const auto place_OI = stack_ERI[index].narrow(0, first, values_OI.size(0));
   place_OI.copy_(values_OI);
   list(name, place_OI);
   return place_OI;
+}
+
+void ModelBuilder::check_type(const at::Tensor& stack, const at::Tensor& values, const std::string& name) const {
+  const auto type = stack.scalar_type();
+  if (at::promote_types(type, values.scalar_type()) == type) return;
+  const auto first = std::find_if(parameters.begin(), parameters.end(),
+                                  [&](const auto& parameter) { return parameter.second.is_alias_of(stack); });
+  fail(kCheckpoint, origin_, ": tensor ", name, " is ", c10::toString(values.scalar_type()), ", but ", first->first,
+       " is ", c10::toString(type),
+       ", and engine aten holds both in one tensor; allowed: one type for the experts of a layer, ",
+       "or model.dtype = \"float32\" (--dtype)");
 }
 
 void ModelBuilder::list(const std::string& name, const at::Tensor& tensor) {
@@ -96,7 +116,7 @@ lora::GgufPlace ModelBuilder::gguf_place(std::string_view name, int64_t heads) c
 FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model, WeightStack* stack)
     : site_(spec.site), exact_(spec.role == lora::SiteRole::kRouter || spec.out == 1), normed_(spec.normed) {
   const auto name = spec.module + ".weight";
-  weight_ = exact_  ? nn::FrozenWeight(model.take_wide(name, {spec.out, spec.in}))
+  weight_ = exact_  ? model.take_exact_weight(name, {spec.out, spec.in})
             : stack ? model.take_weight(name, {spec.out, spec.in}, *stack)
                     : model.take_weight(name, {spec.out, spec.in});
   if (spec.bias) bias_O_ = model.take(spec.module + ".bias", {spec.out});

@@ -17,37 +17,44 @@
 
 namespace evenkeel::models {
 
-/// A matrix [rows, I] in which weights with the same input lie one below the other, in an engine that stacks them.
+/// A matrix [rows, I] whose rows are the rows of several weights with the same input, for an engine that stacks
+/// weights.
 struct WeightStack {
-  int64_t rows = 0;        ///< of all weights together
-  int64_t used = 0;        ///< rows that are taken
+  int64_t rows = 0;        ///< rows of all weights together
+  int64_t used = 0;        ///< rows that hold weights already
   at::Tensor values_RI{};  ///< undefined before the first weight
 };
 
 /// Collects the tensors, sites and cost of a model under construction.
 class ModelBuilder {
  public:
-  ModelBuilder(ModelSpec model, TensorSource& from) : spec(std::move(model)), source_(from) {}
+  /// \param origin  name of the config file, for errors
+  ModelBuilder(ModelSpec model, TensorSource& from, std::string origin)
+      : spec(std::move(model)), source_(from), origin_(std::move(origin)) {}
 
-  /// Takes a tensor from the checkpoint and adds it to `parameters`. This function and the next two throw kInternal
-  /// when a name is taken twice.
+  /// Takes a tensor from the checkpoint and adds it to `parameters`. All take functions throw kInternal when a name is
+  /// taken twice.
   /// \throws kCheckpoint as TensorSource::take()
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
   /// Takes a tensor that stays float32 or wider even if the others are narrower, as in transformers.
   at::Tensor take_float32(const std::string& name, at::IntArrayRef sizes);
-  /// Takes a weight of matrix products, in the format of the source, and adds it to `parameters`.
+  /// Takes a weight of matrix products, in the format of the source, and adds it to `parameters`. This function, the
+  /// next one and take_exact_weight() also throw as check_product() (models/checkpoint.h).
   nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);
   /// Takes a weight and copies it to the next rows of `stack`, if the engine stacks weights. A weight of another type
-  /// than those before it is not copied. \return the weight, or a view of the copied rows
+  /// than the weights in `stack` is not copied. \return the weight, or a view of the copied rows
   nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes, WeightStack& stack);
   /// Takes a weight and copies it into rows [first, first + sizes[0]) of matrix `index` of a stack [experts, rows, I].
   /// The first call for a stack allocates it.
   /// \return a view of the copied rows
-  /// \throws kConfig when the source gives int8 weights
+  /// \throws kConfig when the source gives int8 weights; kCheckpoint naming the weight, and one of the stack, when the
+  /// type of the stack does not hold its values exactly
   nn::FrozenWeight take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
                              const std::string& name, at::IntArrayRef sizes);
-  /// Takes the weight of a norm or a router, in the type in which the engine reads it.
+  /// Takes the weight of a norm, in the type in which the engine reads it.
   at::Tensor take_wide(const std::string& name, at::IntArrayRef sizes);
+  /// Takes the weight of a router or a gate, as take_wide().
+  nn::FrozenWeight take_exact_weight(const std::string& name, at::IntArrayRef sizes);
   const nn::Engine& engine() const { return nn::engine_of(source_.engine()); }
   /// Returns the counter of the multiply-adds of frozen linears with this role. It counts one token, and for experts
   /// one selected expert of a token.
@@ -58,14 +65,18 @@ class ModelBuilder {
   lora::GgufPlace gguf_place(std::string_view name, int64_t heads = 0) const;
 
   ModelSpec spec;
-  int64_t layer = 0;  ///< index of the layer under construction
+  at::ScalarType activations = at::kFloat;  ///< type of hidden states
+  int64_t layer = 0;                        ///< index of the layer under construction
   lora::Sites sites;
   TensorMap parameters;
 
  private:
+  /// Checks that the type of a stack holds `values` exactly.
+  void check_type(const at::Tensor& stack, const at::Tensor& values, const std::string& name) const;
   void list(const std::string& name, const at::Tensor& tensor);
 
   TensorSource& source_;
+  std::string origin_;
 };
 
 /// Holds the arguments of one layer's forward pass. Everything is borrowed.
@@ -89,7 +100,7 @@ struct LinearSpec {
   int64_t in = 0, out = 0;
   lora::SiteRole role = lora::SiteRole::kMlp;
   bool bias = false;
-  bool normed = false;  ///< whether a norm reads the output
+  bool normed = false;  ///< whether a norm reads the output (nn::LinearLayer::normed)
   lora::FusedPlace fused{};
   lora::GgufPlace gguf{};
 };
@@ -102,7 +113,7 @@ class FrozenLinear {
   /// Takes weight and bias from `model` and adds the site. \param stack  shared with other layers; null: none
   FrozenLinear(const LinearSpec& spec, ModelBuilder& model, WeightStack* stack = nullptr);
   at::Tensor operator()(const at::Tensor& x_TI, const LayerPass& pass) const;
-  /// Applies several layers to one input. REQUIRES that none is a router or a gate.
+  /// Applies several layers to one input. REQUIRES that none is a router or a gate. \return one output per layer
   static std::vector<at::Tensor> together(std::initializer_list<const FrozenLinear*> layers, const at::Tensor& x_TI,
                                           const LayerPass& pass);
 

@@ -17,6 +17,14 @@ namespace {
 constexpr std::string_view kRecipe = "int8 rows 1";
 constexpr std::string_view kScales = ".scales";
 
+/// Quantises a weight. \throws kCheckpoint naming it when a value is not finite in float32, in which rows are rounded
+nn::FrozenWeight int8_rows(const at::Tensor& w_OI, const std::string& name) {
+  EK_CHECK(w_OI.scalar_type() != at::kDouble || w_OI.to(at::kFloat).isfinite().all().item<bool>(), kCheckpoint,
+           "tensor ", name, " does not fit int8: its largest value is ", w_OI.abs().max().item<double>(),
+           ", allowed: what float32 holds");
+  return nn::quantized(w_OI);
+}
+
 /// Quantises each weight when it is taken.
 class QuantizingSource : public TensorSource {
  public:
@@ -27,7 +35,7 @@ class QuantizingSource : public TensorSource {
     return stored_->take_stored(name, sizes);
   }
   nn::FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
-    return nn::quantized(stored_->take(name, sizes));
+    return int8_rows(stored_->take(name, sizes), name);
   }
   bool has(const std::string& name) const override { return stored_->has(name); }
   void leave(std::string_view prefix) override { stored_->leave(prefix); }
@@ -96,7 +104,8 @@ void write_quantized(const fs::path& folder, const OpenStored& open, const fs::p
     }
   stream_safetensors(file, shapes, [&](const std::string& name) {
     const bool is_scale = name.ends_with(kScales);
-    const auto weight = nn::quantized(weights.at(is_scale ? name.substr(0, name.size() - kScales.size()) : name));
+    const auto own = is_scale ? name.substr(0, name.size() - kScales.size()) : name;
+    const auto weight = int8_rows(weights.at(own), own);
     release_mapped_pages();
     return is_scale ? weight.scales_O : weight.values_OI;
   });

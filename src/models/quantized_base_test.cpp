@@ -86,6 +86,22 @@ TEST_F(QuantizedBase, ADamagedFileIsWrittenAgain) {
   EXPECT_TRUE(at::equal(hidden(*load()), first));
 }
 
+TEST_F(QuantizedBase, AValueBeyondFloat32IsRefusedByName) {
+  const auto file = folder_.path() / "model/model.safetensors";
+  const std::string name = "model.layers.1.self_attn.k_proj.weight";
+  TensorMap tensors;
+  for (const auto& [own, tensor] : load_safetensors(file).tensors) tensors[own] = tensor.clone();
+  tensors[name] = tensors[name].to(at::kDouble);
+  load("model", "");
+  tensors[name][2][3] = 1e39;
+  save_safetensors(file, tensors);
+  for (const auto* cache : {"", "cache"}) {
+    const auto said = testing::refusal([&] { load("model", cache); });
+    EXPECT_NE(said.find(concat("tensor ", name, " does not fit int8: its largest value is 1e+39")), std::string::npos)
+        << said;
+  }
+}
+
 TEST_F(QuantizedBase, ShapesHaveTheBytesOfTheTensors) {
   BaseStorage storage;
   storage.format = BaseFormat::kInt8;

@@ -92,6 +92,7 @@ at::Tensor rows_in_order(std::span<const std::vector<int64_t>> sequences, std::s
 TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_t layer) {
   const auto& family = encoder_family(config);
   spec_ = read_spec(config, family, layer);
+  origin_ = config.origin();
   compute_.engine = source.engine();
   positions_skip_pad_ = family.positions_skip_pad;
   if (source.has(concat(family.prefix, "embeddings.word_embeddings.weight"))) prefix_ = family.prefix;
@@ -146,7 +147,10 @@ void TextEncoder::leave_the_rest(TensorSource& source) const {
 
 TextEncoder::Affine TextEncoder::take_linear(TensorSource& source, const std::string& name, int64_t out,
                                              int64_t in) const {
-  return {source.take(concat(prefix_, name, ".weight"), {out, in}), source.take(concat(prefix_, name, ".bias"), {out})};
+  const auto full = concat(prefix_, name, ".weight");
+  auto weight = source.take(full, {out, in});
+  check_product(origin_, full, weight, words_.scalar_type(), source.engine());
+  return {std::move(weight), source.take(concat(prefix_, name, ".bias"), {out})};
 }
 
 // Takes weight and bias of a norm. The first BERT checkpoints call them gamma and beta.

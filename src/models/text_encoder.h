@@ -45,8 +45,8 @@ class TextEncoder {
   /// Returns the description of the encoder.
   const EncoderSpec& spec() const { return spec_; }
 
-  /// Computes the hidden states of the layer, without a graph. The sequences follow each other in the result. All
-  /// products are float32, or float64 if the weights are.
+  /// Computes the hidden states of the layer, without autograd. The sequences follow each other in the result. All
+  /// matrix products are float32, or float64 if the weights are.
   /// \return [T, D] float32 or float64, on the device of the weights
   /// \throws kData when a sequence is empty or longer than max_tokens, or when an id is outside the vocabulary
   at::Tensor hidden(std::span<const std::vector<int64_t>> sequences) const;
@@ -75,6 +75,7 @@ class TextEncoder {
   EncoderSpec spec_;
   nn::Compute compute_{};
   bool positions_skip_pad_ = false;
+  std::string origin_;            // name of the config file, for errors
   std::string prefix_;            // "roberta." or empty
   at::Tensor words_, positions_;  // [V, D], [positions, D]
   at::Tensor type_;               // [D], row of type 0, because texts are never pairs

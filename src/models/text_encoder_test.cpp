@@ -91,6 +91,17 @@ class Encoder : public ::testing::Test {
   Weights weights_;
 };
 
+TEST_F(Encoder, AFloat64MatrixBesideANarrowerEmbeddingIsRefusedByName) {
+  const std::string name = "encoder.layer.1.attention.output.dense.weight";
+  auto tensors = weights_.all;
+  for (auto& [own, tensor] : tensors)
+    if (own != name) tensor = tensor.to(at::kFloat);
+  save("roberta", tensors);
+  expect_refused(kCheckpoint, concat((folder_ / "config.json").string(), ": tensor ", name, " is float64"),
+                 [&] { hidden(kTexts); });
+  EXPECT_EQ(TextEncoder::load(folder_, kLayers, BaseDtype::kFloat32).hidden(kTexts).scalar_type(), at::kFloat);
+}
+
 /// A float64 reference for one sequence.
 class Plain {
  public:

@@ -29,7 +29,8 @@ size_t rows_together(std::span<const data::Example> rows, int64_t batch_tokens) 
 }
 
 std::vector<AnswerLikelihood> answer_likelihoods(const models::CausalLm& model, const models::ForwardOptions& forward,
-                                                 std::span<const data::Example> rows, size_t first) {
+                                                 std::span<const data::Example> rows,
+                                                 std::span<const int64_t> numbers) {
   const at::NoGradGuard no_grad;
   const auto logprobs_N = logprobs_of(model, forward, rows);
   const double* next = logprobs_N.const_data_ptr<double>();
@@ -37,7 +38,7 @@ std::vector<AnswerLikelihood> answer_likelihoods(const models::CausalLm& model, 
   for (const auto& row : rows) {
     AnswerLikelihood answer{.tokens = row.targets()};
     for (int64_t token = 0; token < answer.tokens; ++token) answer.logprob += *next++;
-    EK_CHECK(std::isfinite(answer.logprob), kNumeric, "row ", first + answers.size(),
+    EK_CHECK(std::isfinite(answer.logprob), kNumeric, "row ", numbers[answers.size()],
              ": the model's logits are not finite");
     answers.push_back(answer);
   }

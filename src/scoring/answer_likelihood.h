@@ -23,9 +23,9 @@ size_t rows_together(std::span<const data::Example> rows, int64_t batch_tokens =
 
 /// Computes the likelihoods of rows in one forward pass. REQUIRES that rows are within the model's positions and
 /// vocabulary.
-/// \param first  number of the first row, for errors
+/// \param numbers  number of each row, for errors
 /// \throws kNumeric naming the first row whose logits are not finite
 std::vector<AnswerLikelihood> answer_likelihoods(const models::CausalLm& model, const models::ForwardOptions& forward,
-                                                 std::span<const data::Example> rows, size_t first = 0);
+                                                 std::span<const data::Example> rows, std::span<const int64_t> numbers);
 
 }  // namespace evenkeel::scoring

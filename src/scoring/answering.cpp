@@ -1,6 +1,7 @@
 #include "scoring/answering.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "data/text_metrics.h"
 #include "scoring/continuations.h"
@@ -23,34 +24,39 @@ struct Batch {
   std::vector<TokenIds> prompts;
   std::vector<std::vector<std::string>> answers;
   std::vector<std::vector<TokenIds>> answer_tokens;
+  std::vector<int64_t> new_tokens;  // largest number that may follow each prompt
   PromptNames names;
   std::vector<bool> is_cut;  // contexts that were truncated
 };
 
-/// Returns the rows from `first` on, at most `count`.
-Batch batch_of(const PreparedTask& task, size_t first, int64_t count) {
-  const size_t end = std::min(first + static_cast<size_t>(count), task.rows().size());
+/// Returns the largest number of tokens that may follow a prompt: as many as are generated, or its longest answer.
+int64_t longest_of(std::span<const TokenIds> answers, int64_t max_new_tokens) {
+  int64_t longest = max_new_tokens;
+  for (const auto& ids : answers) longest = std::max<int64_t>(longest, std::ssize(ids));
+  return longest;
+}
+
+/// Returns the rows from `first` on, at most options.batch_size.
+Batch batch_of(const PreparedTask& task, size_t first, const EvaluationOptions& options) {
+  const size_t end = std::min(first + static_cast<size_t>(options.batch_size), task.rows().size());
   Batch batch{.rows = task.rows().subspan(first, end - first),
               .prompts = {},
               .answers = {},
               .answer_tokens = {},
-              .names = {concat("task ", task.task().name, ": row"), static_cast<int64_t>(first)},
+              .new_tokens = {},
+              .names = {concat("task ", task.task().name, ": row")},
               .is_cut = {}};
   for (size_t row = first; row < end; ++row) {
     batch.prompts.push_back(task.prompt(row));
     batch.is_cut.push_back(task.is_context_cut(row));
+    batch.names.numbers.push_back(task.number(row));
+    auto tokens = task.weighs_answers() ? task.answer_tokens(row) : std::vector<TokenIds>();
+    batch.new_tokens.push_back(longest_of(tokens, options.max_new_tokens));
     if (!task.weighs_answers()) continue;
     batch.answers.push_back(task.answers(row));
-    batch.answer_tokens.push_back(task.answer_tokens(row));
+    batch.answer_tokens.push_back(std::move(tokens));
   }
   return batch;
-}
-
-int64_t new_tokens_of(const Batch& batch, int64_t max_new_tokens) {
-  size_t new_tokens = static_cast<size_t>(max_new_tokens);
-  for (const auto& answers : batch.answer_tokens)
-    for (const auto& ids : answers) new_tokens = std::max(new_tokens, ids.size());
-  return static_cast<int64_t>(new_tokens);
 }
 
 void rank_answers(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun& run,
@@ -84,7 +90,8 @@ bool contains(std::string_view whole, std::string_view part) { return whole.find
 void fit(Batch& batch, const models::CausalLm& model, const nn::Compute& compute, const EvaluationOptions& options) {
   const double most =
       options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, compute).token_bytes());
-  const int64_t new_tokens = new_tokens_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
+  const int64_t longest = *std::max_element(batch.new_tokens.begin(), batch.new_tokens.end());
+  const int64_t new_tokens = longest * (options.decode == Decode::kBeam4 ? 4 : 1);
   double tokens = 0;
   size_t count = 0;
   for (; count < batch.prompts.size(); ++count) {
@@ -93,6 +100,7 @@ void fit(Batch& batch, const models::CausalLm& model, const nn::Compute& compute
   }
   batch.rows = batch.rows.first(count);
   batch.prompts.resize(count);
+  batch.new_tokens.resize(count);
   batch.is_cut.resize(count);
   batch.answers.resize(std::min(count, batch.answers.size()));
   batch.answer_tokens.resize(batch.answers.size());
@@ -111,8 +119,7 @@ struct Answering {
   /// Returns the common beginning of the task's first rows, for every batch. Answers therefore do not depend on the row
   /// at which an evaluation started.
   const PromptPrefix& task_prefix() {
-    if (!prefix)
-      prefix = run_prefix(model, forward, common_prefix(batch_of(task, 0, options.batch_size).prompts), options.cache);
+    if (!prefix) prefix = run_prefix(model, forward, common_prefix(batch_of(task, 0, options).prompts), options.cache);
     return *prefix;
   }
 
@@ -122,11 +129,10 @@ struct Answering {
 
   std::vector<Prediction> answer(const Batch& batch) {
     std::vector<Prediction> predictions(batch.rows.size());
-    auto run = run_prompts(model, forward, batch.prompts,
-                           {.max_new_tokens = new_tokens_of(batch, options.max_new_tokens),
-                            .names = batch.names,
-                            .cache = options.cache,
-                            .prefix = &task_prefix()});
+    const auto& shared = task_prefix();
+    auto run =
+        run_prompts(model, forward, batch.prompts,
+                    {.new_tokens = batch.new_tokens, .names = batch.names, .cache = options.cache, .prefix = &shared});
     if (!batch.answers.empty())
       (task.task().free_text() ? weigh_references : rank_answers)(model, forward, run, batch, predictions);
     GenerationOptions generation{.max_new_tokens = options.max_new_tokens,
@@ -146,7 +152,7 @@ struct Answering {
 
   /// Answers the batch that begins with row `first`.
   AnsweredBatch answer_from(size_t first) {
-    auto batch = batch_of(task, first, options.batch_size);
+    auto batch = batch_of(task, first, options);
     fit(batch, model, forward.compute, options);
     AnsweredBatch answered{.key = {}, .answers = answer(batch)};
     answered.context_cut = std::count(batch.is_cut.begin(), batch.is_cut.end(), true);
@@ -183,9 +189,9 @@ TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& tas
 
 void check_prompts(const models::CausalLm& shape, const PreparedTask& task, const EvaluationOptions& options) {
   for (size_t first = 0; first < task.rows().size();) {
-    auto batch = batch_of(task, first, options.batch_size);
+    auto batch = batch_of(task, first, options);
     fit(batch, shape, {}, options);
-    check_prompts(shape.spec(), batch.prompts, new_tokens_of(batch, options.max_new_tokens), batch.names);
+    check_prompts(shape.spec(), batch.prompts, batch.new_tokens, batch.names);
     first += batch.rows.size();
   }
 }

@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/plain/json.h"
 #include "base/testing.h"
 #include "models/testing.h"
 #include "scoring/testing.h"
@@ -84,6 +86,101 @@ TEST(AnswerRows, AnOutputThatIsNotAskedForEndsWhereItsAnswerIsRead) {
   const auto* as_read = journal.find("one; with likelihoods; outputs as far as they are read", 0);
   ASSERT_NE(as_read, nullptr);
   for (const auto& one : as_read->answers) EXPECT_EQ(one.output, "yes, but");
+}
+
+/// A row whose first option is the answer.
+data::Row row_of(const std::string& question, const std::string& context, const std::vector<std::string>& options) {
+  return {.instruction = question, .input = context, .output = options[0], .answer = options[0], .options = options};
+}
+
+/// Two contexts do not fit into the 512 positions. The second row, and the third one with such a context, have an
+/// option that is longer than what is generated.
+std::vector<data::Row> rows_with_long_options() {
+  std::string context;
+  for (int word = 0; word < 200; ++word) context += "abc ";
+  return {row_of("Which?", context, {"ab", "cd"}), row_of("Which?", "", {"ab", std::string(45, 'y')}),
+          row_of("Which one?", context, {"ab", std::string(60, 'y')})};
+}
+
+TEST(AnswerRows, ALongAnswerTakesRoomFromItsOwnRowAlone) {
+  const auto model = testing::random_model(31, 258);
+  std::vector<std::vector<Prediction>> all;
+  for (const int64_t batch : {1, 3}) {
+    const EvaluationOptions options{.max_new_tokens = 4, .batch_size = batch};
+    testing::evaluate_task(*model, characters(), {}, choice_of({}), {rows_with_long_options()}, options,
+                           &all.emplace_back());
+    ASSERT_EQ(all.back().size(), 3u);
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(all[1][i].output, all[0][i].output);
+    EXPECT_EQ(all[1][i].ranked, all[0][i].ranked);
+    EXPECT_NEAR(all[1][i].nll, all[0][i].nll, 1e-4);
+  }
+}
+
+TEST(PreparedTask, AContextLeavesRoomForTheLongestAnswerOfItsRow) {
+  const auto model = testing::random_model(31, 258);
+  const PreparedTask task(choice_of({}), {rows_with_long_options()}, characters(), model->spec(),
+                          {.max_new_tokens = 4});
+  const auto length = [&](size_t row) { return std::ssize(task.prompt(row)); };
+  EXPECT_TRUE(task.is_context_cut(0) && !task.is_context_cut(1) && task.is_context_cut(2));
+  EXPECT_TRUE(length(0) <= 512 - 4 && length(0) > 512 - 14) << length(0);
+  EXPECT_TRUE(length(2) <= 512 - 60 && length(2) > 512 - 70) << length(2);
+  const auto too_long = row_of(std::string(300, 'q'), "", {"ab", std::string(100, 'y')});
+  const auto said = testing::refusal(
+      [&] { PreparedTask(choice_of({}), {{too_long}}, characters(), model->spec(), {.max_new_tokens = 4}); });
+  EXPECT_NE(said.find("row 0: the prompt has "), std::string::npos) << said;
+  EXPECT_NE(said.find("more than the 412 that the model's positions leave beside an answer"), std::string::npos)
+      << said;
+}
+
+/// Returns a tokenizer in which characters outside ASCII are errors.
+tokenizer::Tokenizer ascii() {
+  Json pieces = Json::array({Json::array({"\n", -1.0})});
+  for (char character = ' '; character <= '~'; ++character)
+    pieces.push_back(Json::array({std::string(1, character), -1.0}));
+  const Json content{{"version", "1.0"}, {"model", {{"type", "Unigram"}, {"unk_id", nullptr}, {"vocab", pieces}}}};
+  return tokenizer::Tokenizer::load(testing::TemporaryFile(content.dump()).path());
+}
+
+TEST(PreparedTask, ARowWhoseAnswerCannotBeTokenisedIsLeftOutWhole) {
+  const auto model = testing::random_model(31, 258);
+  const auto tokenizer = ascii();
+  std::vector<data::Row> rows{row_of("First?", "", {"yes", "no"}), row_of("Second?", "", {"yes", "no", "caf\u00e9"}),
+                              row_of("Third, and longer?", "", {"perhaps", "never", "yes"})};
+  for (auto& row : rows) row.is_required = false;
+  const auto prepared = [&](const std::vector<data::Row>& some) {
+    return PreparedTask(choice_of({}), {some}, tokenizer, model->spec(), {.max_new_tokens = 4});
+  };
+  const auto task = prepared(rows);
+  EXPECT_EQ(task.left_out(), 1);
+  ASSERT_EQ(task.rows().size(), 2u);
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const size_t number = 2 * i;
+    const auto alone = prepared({rows[number]});
+    EXPECT_EQ(task.number(i), static_cast<int64_t>(number));
+    EXPECT_EQ(task.rows()[i].instruction, rows[number].instruction);
+    EXPECT_EQ(task.prompt(i), alone.prompt(0));
+    EXPECT_EQ(task.answers(i), rows[number].options);
+    EXPECT_EQ(task.answer_tokens(i), alone.answer_tokens(0));
+  }
+}
+
+// The first row is left out: its question is too long for the model, or leaves no room for its answer.
+TEST(AnswerRows, ErrorsCountTheRowsThatWereLeftOut) {
+  const auto model = testing::random_model(31, 258);
+  model->parameters().at("model.norm.weight").fill_(NAN);
+  std::vector<data::Row> rows{row_of(std::string(600, 'q'), "", {"yes", "no"}), row_of("Is it?", "", {"yes", "no"})};
+  for (auto& row : rows) row.is_required = false;
+  for (const auto scoring : {data::Scoring::kChoice, data::Scoring::kNll})
+    for (const bool likelihood : {true, false}) {
+      auto task = choice_of({});
+      task.scoring = scoring;
+      const EvaluationOptions options{.max_new_tokens = 4, .likelihood = likelihood};
+      const auto said =
+          testing::refusal([&] { testing::evaluate_task(*model, characters(), {}, task, {rows}, options); });
+      EXPECT_EQ(said.find("[numeric] task choice: row 1: "), 0u) << said;
+    }
 }
 
 }  // namespace

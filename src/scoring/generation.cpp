@@ -270,13 +270,15 @@ std::vector<TokenIds> beam_search(const models::CausalLm& model, const models::F
 
 }  // namespace
 
-void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
-                   const PromptNames& names) {
+void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prompts,
+                   std::span<const int64_t> new_tokens, const PromptNames& names) {
+  EK_CHECK(new_tokens.size() == prompts.size(), kInternal, new_tokens.size(), " numbers of new tokens for ",
+           prompts.size(), " prompts");
   for (size_t b = 0; b < prompts.size(); ++b) {
     const auto length = static_cast<int64_t>(prompts[b].size());
     EK_CHECK(length > 0, kData, names.of(b), " has no tokens");
-    EK_CHECK(length + max_new_tokens <= spec.max_positions, kData, names.of(b), " has ", length, " tokens, with ",
-             max_new_tokens, " new ones more than the model's ", spec.max_positions, " positions");
+    EK_CHECK(length + new_tokens[b] <= spec.max_positions, kData, names.of(b), " has ", length, " tokens, with ",
+             new_tokens[b], " new ones more than the model's ", spec.max_positions, " positions");
     for (const int64_t id : prompts[b])
       EK_CHECK(id >= 0 && id < spec.vocab_size, kData, names.of(b), " holds token id ", id, ", allowed: 0 .. ",
                spec.vocab_size - 1);
@@ -285,7 +287,7 @@ void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prom
 
 nn::KvShape kv_shape(const models::CausalLm& model, nn::KvType type, const nn::Compute& compute) {
   const auto& spec = model.spec();
-  const bool is_double = model.head().values_OI.scalar_type() == at::kDouble;
+  const bool is_double = model.activations() == at::kDouble;
   return {.layers = spec.num_layers,
           .heads = spec.num_kv_heads,
           .width = spec.head_width,
@@ -341,15 +343,18 @@ PromptPrefix run_prefix(const models::CausalLm& model, const models::ForwardOpti
 PromptRun run_prompts(const models::CausalLm& model, const models::ForwardOptions& forward,
                       std::span<const TokenIds> prompts, const PromptOptions& options) {
   const at::NoGradGuard no_grad;
-  check_prompts(model.spec(), prompts, options.max_new_tokens, options.names);
+  const auto new_tokens =
+      options.new_tokens.empty() ? std::vector<int64_t>(prompts.size(), options.max_new_tokens) : options.new_tokens;
+  check_prompts(model.spec(), prompts, new_tokens, options.names);
   PromptRun run{nn::KvCache(kv_shape(model, options.cache, forward.compute)), {}, options.names};
   std::vector<TokenIds> suffixes;
   int64_t tokens = 0;
-  for (const auto& prompt : prompts) {
+  for (size_t b = 0; b < prompts.size(); ++b) {
+    const auto& prompt = prompts[b];
     const int64_t cached_tokens = tokens_from_prefix(prompt, options.prefix);
     run.cache.sequences.push_back(cached_tokens > 0 ? options.prefix->cached.prefix(cached_tokens) : nn::KvSequence());
     suffixes.emplace_back(prompt.begin() + cached_tokens, prompt.end());
-    tokens += static_cast<int64_t>(suffixes.back().size()) + options.max_new_tokens;
+    tokens += static_cast<int64_t>(suffixes.back().size()) + new_tokens[b];
   }
   check_memory(run.cache.shape(), static_cast<int64_t>(prompts.size()), tokens);
   run.cache.open(lengths_of(suffixes));

@@ -32,7 +32,7 @@ using TokenIds = std::vector<int64_t>;
 struct GenerationOptions {
   int64_t max_new_tokens = 32;
   int64_t beams = 1;              ///< 1: greedy or sampled; more: beam search of that width (scoring/beam_search.h)
-  std::optional<TokenIds> eos{};  ///< token ids that end a sequence, possibly none; nullopt: those of the model
+  std::optional<TokenIds> eos{};  ///< token ids that end a sequence, possibly none; nullopt: the model's eos ids
   std::vector<int64_t> stops{};   ///< further token ids that end a sequence (Prompts::stops)
   /// Options of random sampling; nullopt: the likeliest token is taken. Needs beams = 1.
   std::optional<Sampling> sampling = {};
@@ -44,8 +44,10 @@ struct GenerationOptions {
 /// Names prompts in error messages, as in "prompt 0" or "task boolq: row 32".
 struct PromptNames {
   std::string kind = "prompt";
-  int64_t first = 0;  ///< number that messages give to the first prompt
-  std::string of(int64_t index) const { return concat(kind, ' ', first + index); }
+  std::vector<int64_t> numbers{};  ///< number that messages give to each prompt; empty: from 0
+  std::string of(int64_t index) const {
+    return concat(kind, ' ', numbers.empty() ? index : numbers.at(static_cast<size_t>(index)));
+  }
 };
 
 /// Approximate number of tokens per forward pass. A pass has whole sequences, at least one.
@@ -66,7 +68,8 @@ PromptPrefix run_prefix(const models::CausalLm& model, const models::ForwardOpti
 
 /// Options of run_prompts().
 struct PromptOptions {
-  int64_t max_new_tokens = 32;  ///< largest number of tokens that will follow a prompt
+  int64_t max_new_tokens = 32;        ///< largest number of tokens that will follow a prompt
+  std::vector<int64_t> new_tokens{};  ///< the same number for each prompt; empty: max_new_tokens for all
   PromptNames names{};
   nn::KvType cache = nn::KvType::kExact;
   /// Cached common prefix, borrowed for the call; null: none. Prompts skip the tokens that they share with it.
@@ -88,22 +91,23 @@ struct PromptRun {
 };
 
 /// Checks that prompts can be run.
-/// \throws kData naming the first prompt that is empty, whose length plus `max_new_tokens` exceeds the model's number
+/// \param new_tokens  largest number of tokens that will follow each prompt
+/// \throws kData naming the first prompt that is empty, whose length plus its `new_tokens` exceeds the model's number
 /// of positions, or that has an id outside the vocabulary
-void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prompts, int64_t max_new_tokens,
-                   const PromptNames& names);
+void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prompts,
+                   std::span<const int64_t> new_tokens, const PromptNames& names);
 
 /// Runs the prompts once and caches their keys and values. The cache needs KvShape::token_bytes() of memory for every
-/// token outside the prefix and for `max_new_tokens` tokens per prompt. All functions of this file ignore
+/// token outside the prefix and for the new tokens of each prompt. All functions of this file ignore
 /// `forward.cache` and `forward.routing`.
-/// \throws kData as check_prompts() with options.max_new_tokens; kConfig when the cache does not fit into memory
+/// \throws kData as check_prompts() with the new tokens of `options`; kConfig when the cache does not fit into memory
 PromptRun run_prompts(const models::CausalLm& model, const models::ForwardOptions& forward,
                       std::span<const TokenIds> prompts, const PromptOptions& options);
 
 /// Generates new tokens for each prompt. End and stop tokens are not returned. The result is deterministic: ties go to
 /// the lowest id. A random draw depends only on the seed, the index of the prompt in this call (from 0, whatever
-/// PromptNames::first is) and the position of the token. Calls with the same seed therefore repeat the same draws.
-/// REQUIRES that PromptOptions::max_new_tokens was at least GenerationOptions::max_new_tokens.
+/// PromptNames::numbers are) and the position of the token. Calls with the same seed therefore repeat the same draws.
+/// REQUIRES that the PromptOptions of the run had at least GenerationOptions::max_new_tokens for each prompt.
 /// \throws kConfig when max_new_tokens, beams or sampling is out of range, for sampling with more than one beam, and
 /// when the caches of all beams do not fit into memory; kNumeric naming the first prompt whose logits are not finite
 std::vector<TokenIds> generate(const models::CausalLm& model, const models::ForwardOptions& forward, PromptRun run,

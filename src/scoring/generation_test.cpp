@@ -8,7 +8,9 @@
 #include <numeric>
 #include <span>
 
+#include "base/format/safetensors.h"
 #include "base/plain/error.h"
+#include "base/testing.h"
 #include "models/testing.h"
 #include "scoring/beam_search.h"
 #include "scoring/continuations.h"
@@ -52,6 +54,21 @@ TEST(Generate, GreedyEqualsAFullForwardPassPerToken) {
     for (size_t i = 0; i < kPrompts.size(); ++i)
       EXPECT_EQ(outputs[i], greedy_without_cache(*model, forward, kPrompts[i], 12)) << "prompt " << i;
   }
+}
+
+// Hidden states have the type of the embedding, and so have cached keys and values.
+TEST(Generate, AFloat64EmbeddingBesideNarrowerWeightsHasACacheOfItsType) {
+  const testing::TemporaryFolder folder;
+  models::save_model(*testing::random_model(3), folder.path() / "model");
+  const auto file = folder.path() / "model/model.safetensors";
+  TensorMap tensors;
+  for (const auto& [name, tensor] : load_safetensors(file).tensors)
+    tensors[name] = name.find("embed") == name.npos ? tensor.clone() : tensor.to(at::kDouble);
+  save_safetensors(file, tensors);
+  const auto model = models::load_model(folder.path() / "model");
+  const auto outputs = generate(*model, {}, kPrompts, {.max_new_tokens = 5, .eos = TokenIds{1000}});
+  for (size_t i = 0; i < kPrompts.size(); ++i)
+    EXPECT_EQ(outputs[i], greedy_without_cache(*model, {}, kPrompts[i], 5)) << "prompt " << i;
 }
 
 TEST(Generate, AFinishedSequenceDoesNotChangeTheOthers) {
@@ -384,6 +401,18 @@ TEST(TokenSampling, KeepsTheLikeliestTokensWithProbabilityTopP) {
   EXPECT_TRUE(near(kept({.top_k = 1}), {1, 0, 0, 0, 0, 0, 0, 1}));
   EXPECT_TRUE(near(kept({.top_p = 1e-9}), {1, 0, 0, 0, 0, 0, 0, 1}));
   EXPECT_TRUE(near(kept({.temperature = 0.5, .top_k = 2}), {0.8F, 0.2F, 0, 0, 0, 0, 0.36F, 0.64F}));
+}
+
+TEST(TokenSampling, ATinyTemperatureKeepsTheLikeliestTokensAlone) {
+  const auto logits_NV = at::tensor({1.0F, 10.0F, -3.0F, 9.5F, 0.0F, -7.0F, 2.0F, 2.0F}).view({2, 4});
+  const auto likeliest_NV = at::tensor({0.0F, 1.0F, 0.0F, 0.0F, 0.0F, 0.0F, 0.5F, 0.5F}).view({2, 4});
+  for (const double temperature : {1e-6, 1e-38, 1e-60, 1e-300})
+    for (const Sampling& sampling :
+         {Sampling{.temperature = temperature}, Sampling{.temperature = temperature, .top_k = 3, .top_p = 0.9}}) {
+      const auto kept_NV = kept_probabilities(logits_NV, sampling);
+      EXPECT_TRUE(at::equal(kept_NV, likeliest_NV)) << temperature << ": " << kept_NV;
+      EXPECT_EQ(drawn_token(kept_NV[0], 0.99), 1) << temperature;
+    }
 }
 
 TEST(TokenSampling, TokensAreSampledByProbability) {

@@ -131,6 +131,60 @@ size_t bytes_of(std::span<const std::string> texts) {
   return bytes;
 }
 
+/// What a task asks its rows with.
+struct Asking {
+  const data::TaskInfo& task;
+  const EvaluationOptions& options;
+  const data::Prompts& prompts;
+};
+
+/// Returns the tokens that the longest answer takes.
+int64_t longest_answer(const PreparedRow& row) {
+  int64_t longest = 0;
+  for (const auto& ids : row.answer_tokens) longest = std::max<int64_t>(longest, std::ssize(ids));
+  return longest;
+}
+
+/// Adds the answers that are scored by log-likelihood. Free text has one answer, its first reference, or none if that
+/// is longer than what is generated: likelihoods then need no more positions and no larger cache than generation does.
+/// \param gap  what take_gap() took from the prompt
+void add_answers(const Asking& asking, const data::Row& row, const std::string& prompt, const std::string& gap,
+                 PreparedRow& prepared) {
+  const bool is_free = asking.task.free_text();
+  const auto lead = is_free ? std::string() : answer_lead(row);
+  for (auto& answer : is_free ? first_reference(row) : data::row_answers(asking.task, row)) {
+    auto ids = answer_ids(asking.prompts, prompt, prepared.prompt, concat(gap, lead, answer));
+    if (is_free && std::ssize(ids) > asking.options.max_new_tokens) return;
+    prepared.answers.push_back(std::move(answer));
+    prepared.answer_tokens.push_back(std::move(ids));
+  }
+}
+
+/// Tokenises a row. \param most  the largest number of tokens of its prompt
+PreparedRow prepared_within(const Asking& asking, const data::Row& row, int64_t most) {
+  const auto& [task, options, prompts] = asking;
+  const auto fitted = fitted_row(prompts, row, options.cutoff, most);
+  auto prompt = prompts.evaluation_prompt(fitted);
+  PreparedRow prepared{.prompt = prompts.encode(prompt), .is_context_cut = fitted.input.size() < row.input.size()};
+  check_length(prepared.prompt, most);
+  const auto gap = take_gap(prompt, options.form);
+  if (!gap.empty()) prepared.prompt = prompts.encode(prompt);
+  EK_CHECK(!prepared.prompt.empty(), kData, "the prompt has no tokens");
+  if (options.likelihood) add_answers(asking, row, prompt, gap, prepared);
+  return prepared;
+}
+
+/// Tokenises a row so that what is generated and each of its own answers fit after its prompt. The answers are known
+/// only with their prompt, because a token may cross the border.
+PreparedRow prepared_row(const Asking& asking, const data::Row& row, int64_t positions) {
+  for (int64_t room = asking.options.max_new_tokens;;) {
+    auto prepared = prepared_within(asking, row, positions - room);
+    const int64_t longest = longest_answer(prepared);
+    if (longest <= room || std::ssize(prepared.prompt) + longest <= positions) return prepared;
+    room = longest;
+  }
+}
+
 }  // namespace
 
 void check_test_rows(const data::TaskInfo& task, std::span<const data::Row> rows) {
@@ -174,7 +228,8 @@ void PreparedTask::add_prompts(std::vector<data::Row>& rows, const tokenizer::To
   std::string first_fault;
   size_t kept = 0;
   for (size_t i = 0; i < count; ++i) try {
-      add_prompt(prompts, rows[i], positions);
+      add_row(prepared_row({task_, options_, prompts}, rows[i], positions));
+      numbers_.push_back(static_cast<int64_t>(i));
       std::swap(rows[kept++], rows[i]);
     } catch (const Error& error) {
       const auto located = error.with_context(concat("task ", task_.name, ": ", place_of(rows[i], i)));
@@ -189,34 +244,13 @@ void PreparedTask::add_prompts(std::vector<data::Row>& rows, const tokenizer::To
   warn_once(note_);
 }
 
-void PreparedTask::add_prompt(const data::Prompts& prompts, const data::Row& row, int64_t positions) {
-  const int64_t most = positions - options_.max_new_tokens;
-  const auto fitted = fitted_row(prompts, row, options_.cutoff, most);
-  auto prompt = prompts.evaluation_prompt(fitted);
-  auto ids = prompts.encode(prompt);
-  check_length(ids, most);
-  const auto gap = take_gap(prompt, options_.form);
-  if (!gap.empty()) ids = prompts.encode(prompt);
-  EK_CHECK(!ids.empty(), kData, "the prompt has no tokens");
-  is_context_cut_.push_back(fitted.input.size() < row.input.size());
-  prompts_.add(ids);
-  if (options_.likelihood) add_answers(prompts, row, prompt, gap);
-}
-
-/// Free text has one answer, its first reference, or none if that is longer than what is generated: likelihoods then
-/// need no more positions and no larger cache than generation does.
-void PreparedTask::add_answers(const data::Prompts& prompts, const data::Row& row, const std::string& prompt,
-                               const std::string& gap) {
-  const bool is_free = task_.free_text();
-  const auto lead = is_free ? std::string() : answer_lead(row);
-  const auto prompt_ids = prompts_.at(prompts_.size() - 1);
+void PreparedTask::add_row(PreparedRow row) {
+  is_context_cut_.push_back(row.is_context_cut);
+  prompts_.add(row.prompt);
+  if (!options_.likelihood) return;
   first_answer_.push_back(answer_tokens_.size());
-  auto& answers = answers_.emplace_back(is_free ? first_reference(row) : data::row_answers(task_, row));
-  for (const auto& answer : answers) {
-    const auto ids = answer_ids(prompts, prompt, prompt_ids, concat(gap, lead, answer));
-    if (is_free && std::ssize(ids) > options_.max_new_tokens) return answers.clear();
-    answer_tokens_.add(ids);
-  }
+  for (const auto& ids : row.answer_tokens) answer_tokens_.add(ids);
+  answers_.push_back(std::move(row.answers));
 }
 
 void PreparedTask::add_examples(std::span<const data::Row> rows, const tokenizer::Tokenizer& tokenizer,
@@ -233,6 +267,11 @@ void PreparedTask::add_examples(std::span<const data::Row> rows, const tokenizer
 bool PreparedTask::is_context_cut(size_t row) const {
   EK_CHECK(row < is_context_cut_.size(), kInternal, "task ", task_.name, " has no prompt of row ", row);
   return is_context_cut_[row];
+}
+
+int64_t PreparedTask::number(size_t row) const {
+  EK_CHECK(row < numbers_.size(), kInternal, "task ", task_.name, " has no prompt of row ", row);
+  return numbers_[row];
 }
 
 const std::vector<std::string>& PreparedTask::answers(size_t row) const {
@@ -253,7 +292,7 @@ bool PreparedTask::fits(const EvaluationOptions& options) const {
 
 size_t PreparedTask::bytes() const {
   size_t bytes = sizeof *this + prompts_.bytes() + answer_tokens_.bytes() + rows_.size() * sizeof(data::Row) +
-                 first_answer_.size() * sizeof(size_t);
+                 first_answer_.size() * sizeof(size_t) + numbers_.size() * sizeof(int64_t);
   for (const auto& row : rows_)
     bytes += row.instruction.capacity() + row.answer.capacity() + bytes_of(row.options) + bytes_of(row.references);
   for (const auto& answers : answers_) bytes += sizeof answers + bytes_of(answers);

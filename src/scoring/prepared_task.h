@@ -38,6 +38,14 @@ class TokenLists {
   std::vector<size_t> ends_;
 };
 
+/// The tokens of a row.
+struct PreparedRow {
+  std::vector<int64_t> prompt{};
+  bool is_context_cut = false;                        ///< whether the end of the row's context was cut off
+  std::vector<std::string> answers{};                 ///< the answers that are scored by log-likelihood
+  std::vector<std::vector<int64_t>> answer_tokens{};  ///< the tokens of each answer, which follow the prompt
+};
+
 /// A task with its test rows, ready for evaluate_task(). Immutable and thread-safe.
 class PreparedTask {
  public:
@@ -45,8 +53,8 @@ class PreparedTask {
   /// out if it is not required (Row::is_required).
   /// \param model  only its number of positions and its end-of-text token are used
   /// \throws kData naming task and row (file and line, or its index): as check_test_rows(), and for a prompt that is
-  /// empty or so long that `max_new_tokens` do not fit into the model's positions after it; also without rows, and for
-  /// Scoring::kNll when truncation removes the answers of all rows
+  /// empty or so long that `max_new_tokens` or the row's longest answer do not fit into the model's positions after it;
+  /// also without rows, and for Scoring::kNll when truncation removes the answers of all rows
   PreparedTask(data::TaskInfo task, data::TaskRows set, const tokenizer::Tokenizer& tokenizer,
                const models::ModelSpec& model, const EvaluationOptions& options);
 
@@ -57,16 +65,18 @@ class PreparedTask {
   /// Returns the number of distinct questions. Rows with the same question and context count once.
   int64_t questions() const { return questions_; }
   int64_t left_out() const { return left_out_; }     ///< rows that were left out
-  const std::string& note() const { return note_; }  ///< says which; empty if there are none
+  const std::string& note() const { return note_; }  ///< how many, and why the first; empty if none was left out
   double chance() const { return chance_; }          ///< chance_rate() of the rows
   /// Returns true if `options` has the form, cutoff, max_new_tokens and likelihood that the rows were prepared for.
   bool fits(const EvaluationOptions& options) const;
   /// Returns about how much memory the object holds, in bytes.
   size_t bytes() const;
 
-  /// Returns the tokens of the row's prompt. This and all below throw kInternal for a row that does not exist or, with
-  /// Scoring::kNll, has no prompt.
+  /// Returns the tokens of the row's prompt. All functions with the parameter `row` throw kInternal for a row that does
+  /// not exist, and for every row with Scoring::kNll, which has no prompts.
   std::vector<int64_t> prompt(size_t row) const { return prompts_.at(row); }
+  /// Returns the row's index among the rows that the constructor was given. It counts rows that were left out.
+  int64_t number(size_t row) const;
   /// Returns true if the end of the row's context was cut off.
   bool is_context_cut(size_t row) const;
   /// Returns true if answers are scored by log-likelihood: EvaluationOptions::likelihood was set, and the scoring is
@@ -77,7 +87,8 @@ class PreparedTask {
   /// \throws kInternal without weighs_answers()
   const std::vector<std::string>& answers(size_t row) const;
   /// Returns the tokens that follow the prompt, for each of answers(row). For a choice they begin with the text before
-  /// the answer in the row's output, such as "the correct answer is ". \throws kInternal without weighs_answers()
+  /// the first option in the row's output, or with "the correct answer is " if the row has no options of its own.
+  /// \throws kInternal without weighs_answers()
   std::vector<std::vector<int64_t>> answer_tokens(size_t row) const;
   /// Returns the token ids that end an answer in addition to the model's eos (Prompts::stops()). Empty for kNll.
   const std::vector<int64_t>& stops() const { return stops_; }
@@ -87,9 +98,7 @@ class PreparedTask {
 
  private:
   void add_prompts(std::vector<data::Row>& rows, const tokenizer::Tokenizer& tokenizer, int64_t positions);
-  void add_prompt(const data::Prompts& prompts, const data::Row& row, int64_t positions);
-  void add_answers(const data::Prompts& prompts, const data::Row& row, const std::string& prompt,
-                   const std::string& gap);
+  void add_row(PreparedRow row);
   void add_examples(std::span<const data::Row> rows, const tokenizer::Tokenizer& tokenizer,
                     const models::ModelSpec& model);
 
@@ -100,6 +109,7 @@ class PreparedTask {
   std::string note_;
   double chance_ = 0;
   TokenLists prompts_, answer_tokens_;
+  std::vector<int64_t> numbers_;  // index of each row among those that were given
   std::vector<bool> is_context_cut_;
   std::vector<std::vector<std::string>> answers_;
   std::vector<size_t> first_answer_;  // of each row, in answer_tokens_

@@ -123,11 +123,12 @@ using Clock = std::chrono::steady_clock;
 /// Computes the likelihoods of rows [first, first + count) among the rows whose answer was not truncated, as
 /// predictions.
 AnsweredBatch likelihoods_of(const models::CausalLm& model, const models::ForwardOptions& forward,
-                             const std::string& task, std::span<const data::Example> examples, size_t first) {
-  const auto together = examples.subspan(first, rows_together(examples.subspan(first)));
+                             const std::string& task, const data::TokenizedRows& whole, size_t first) {
+  const auto rest = std::span(whole.examples).subspan(first);
+  const auto together = rest.first(rows_together(rest));
   AnsweredBatch batch{.key = {}, .answers = {}};
   try {
-    for (const auto& answer : answer_likelihoods(model, forward, together, first)) {
+    for (const auto& answer : answer_likelihoods(model, forward, together, std::span(whole.rows).subspan(first))) {
       auto& one = batch.answers.emplace_back();
       one.nll = -answer.logprob;
       one.answer_tokens = answer.tokens;
@@ -148,7 +149,7 @@ void weigh_answers(const EvaluatedModel& evaluated, const PreparedTask& task, co
   double nll = 0;
   for (size_t first = 0; first < weighed.size();) {
     auto batch = get_or_compute(options.journal, options.journal_key, first, [&] {
-      return likelihoods_of(evaluated.model, forward, task.task().name, whole.examples, first);
+      return likelihoods_of(evaluated.model, forward, task.task().name, whole, first);
     });
     score.seconds += batch.seconds;
     for (const size_t end = first + hand_over(batch, std::span(weighed).subspan(first)); first < end; ++first) {

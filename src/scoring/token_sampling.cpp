@@ -19,6 +19,13 @@ at::Tensor likeliest_only(const at::Tensor& logits_NV, int64_t count) {
   return logits_NV.masked_fill(logits_NV < last_N1, kNothing);
 }
 
+/// Divides logits by the temperature, relative to the likeliest token of their row, so that none becomes +infinity. In
+/// float32 a small temperature could be 0, and 0 / 0 is NaN.
+at::Tensor divided(const at::Tensor& logits_NV, double temperature) {
+  const auto below_NV = logits_NV - logits_NV.amax(1, /*keepdim=*/true);
+  return (below_NV.to(at::kDouble) / temperature).to(at::kFloat);
+}
+
 /// Removes the least likely tokens whose probabilities sum to at most 1 - top_p.
 at::Tensor nucleus_only(const at::Tensor& logits_NV, double top_p) {
   const auto [sorted_NV, order_NV] = logits_NV.sort(/*dim=*/1, /*descending=*/false);
@@ -37,7 +44,7 @@ void Sampling::check() const {
 
 at::Tensor kept_probabilities(const at::Tensor& logits_NV, const Sampling& sampling) {
   auto logits = logits_NV.to(at::kFloat);
-  if (sampling.temperature != 1.0) logits = logits / sampling.temperature;
+  if (sampling.temperature != 1.0) logits = divided(logits, sampling.temperature);
   if (sampling.top_k > 0) logits = likeliest_only(logits, sampling.top_k);
   if (sampling.top_p < 1.0) logits = nucleus_only(logits, sampling.top_p);
   return logits.softmax(1);

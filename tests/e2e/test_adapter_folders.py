@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from test_extended import arguments, expect_same
 from test_federation import DEADLINE, Processes, federation, local_run, run_settings, wait_for
 from tiny import CONFIG, ROOT, evenkeel, one_line, settings, succeed
 
@@ -83,6 +84,26 @@ def test_an_adapter_of_some_projections_is_a_start_and_an_adapter_here(family, t
     assert "begin with fresh factors" not in done.stderr
     succeed("export", "--model", model, "--adapter", adapter, "--out", tmp_path / "export")
     assert same_folder(adapter, tmp_path / "export", FILES[:1])
+
+
+def test_sites_of_unequal_rank_are_written_at_the_highest_and_the_run_goes_on(tiny_model, tmp_path):
+    """FLoRIST's mode code keeps for each site as many components as tau asks for."""
+    own = dict(method__florist__mode="code", method__florist__tau=0.999993, lora__targets="['q_proj', 'up_proj']", lora__router_lora="false")
+    out, reference = tmp_path / "out", tmp_path / "reference"
+    succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 3, "florist", **own))
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 2, "florist", **own))
+    succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=3")
+    expect_same(out, reference)
+    factors = {name: a for name, a in load_file(out / "adapter" / FILES[0]).items() if "lora_A" in name and a.any()}
+    kept = {}
+    for name, a in factors.items():
+        site = name.split(".")[4], name.split(".")[-3]  # layer and projection
+        kept[site] = max(kept.get(site, 0), int(a.any(1).sum()))
+    assert len(kept) == 4 and len(set(kept.values())) > 1, kept
+    assert {a.shape[0] for a in factors.values()} == {max(kept.values())}
+    scored = likelihood(tmp_path, "--model", tiny_model, "--adapter", out / "adapter")
+    assert scored == pytest.approx(likelihood(tmp_path, "--run", out, "--rank-eval-mode", "b"), rel=1e-5)
+    assert scored != likelihood(tmp_path, "--model", tiny_model)
 
 
 def half_model(tiny_model, folder):
