@@ -15,6 +15,7 @@
 
 #include "apps/commands.h"
 #include "apps/doctor_serve.h"
+#include "apps/method_flag.h"
 #include "apps/output_paths.h"
 #include "apps/plan_output.h"
 #include "base/format/limits.h"
@@ -45,11 +46,19 @@ constexpr int64_t kRank = 20;
 constexpr int64_t kTokens = 8 * 256;  // a micro-batch of the paper: 8 sequences of 256 tokens
 
 struct DoctorFlags {
+  MethodFlag method;
   std::string model, config, client_profile;
   std::vector<std::string> settings;
   bool serve = false;
   int64_t ranks = 1;
 };
+
+/// Returns the settings of the config of a run: the choice of a method, and those of --set.
+std::vector<std::string> settings_of(const DoctorFlags& flags) {
+  auto settings = flags.method.settings();
+  settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
+  return settings;
+}
 
 /// Returns the processor's instruction sets that matter to matrix products.
 std::string instruction_sets() {
@@ -224,7 +233,7 @@ fed::Experiment dry_run(const fed::RunConfig& config) {
 
 /// Estimates the memory of a run, and the time if its model is large, without reading the weights.
 Foreseen foreseen(const DoctorFlags& flags) {
-  auto asked = fed::ExperimentConfig::load(flags.config, flags.settings);
+  auto asked = fed::ExperimentConfig::load(flags.config, settings_of(flags));
   const auto compute_dtype = asked.model.compute_dtype;
   asked.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
   const auto config = fed::settle(asked, fed::machine_choices(asked));
@@ -262,7 +271,7 @@ bool fits(const Foreseen& plan) {
 
 /// Returns the time of a run in seconds. Trains for some seconds and scores a few rows to measure the speeds.
 double measured_seconds(const DoctorFlags& flags) {
-  const auto asked = fed::ExperimentConfig::load(flags.config, flags.settings);
+  const auto asked = fed::ExperimentConfig::load(flags.config, settings_of(flags));
   const auto run = fed::foresee_run(fed::settle(fed::with_inputs(asked), fed::machine_choices(asked)));
   return fed::foreseen_seconds(run.work, run.speeds);
 }
@@ -293,7 +302,8 @@ bool is_study(const std::string& file) { return !file.empty() && config::Table::
 void print_study(const DoctorFlags& flags) {
   EK_CHECK(flags.model.empty() && flags.client_profile.empty(), kConfig, "--config ", flags.config,
            " is a study: it goes with neither --model nor --client-profile");
-  const study::StudyCommand command{.file = flags.config, .settings = flags.settings};
+  const study::StudyCommand command{
+      .file = flags.config, .settings = flags.settings, .methods = flags.method.by_name()};
   const auto task = study::plan_study(command);
   study::DryRuns dry_runs(task);
   study::check_study(command, task, dry_runs);
@@ -304,7 +314,7 @@ void print_study(const DoctorFlags& flags) {
 /// tasks.
 fed::RunConfig measured_config(const DoctorFlags& flags) {
   auto asked = flags.config.empty() ? fed::ExperimentConfig::read(config::Table::parse("", "defaults"))
-                                    : fed::ExperimentConfig::load(flags.config, flags.settings);
+                                    : fed::ExperimentConfig::load(flags.config, settings_of(flags));
   if (!flags.model.empty()) asked.model.path = flags.model;
   asked.clients.profiles = {};  // what they do not say yet may be what is measured
   for (auto& client : asked.clients.client) client.profile.reset();
@@ -344,6 +354,8 @@ void check(const DoctorFlags& flags) {
   EK_CHECK(flags.client_profile.empty() || !(flags.model.empty() && flags.config.empty()), kConfig,
            "--client-profile goes with --config or --model: whose training is to be measured");
   EK_CHECK(flags.settings.empty() || !flags.config.empty(), kConfig, "--set goes with --config");
+  EK_CHECK(flags.method.names.empty() || !flags.config.empty(), kConfig, "--method goes with --config");
+  if (!flags.method.names.empty() && !is_study(flags.config)) flags.method.check_choice(flags.config, flags.settings);
   EK_CHECK(!flags.serve || (!flags.config.empty() && flags.model.empty() && flags.client_profile.empty()), kConfig,
            "--serve goes with --config alone: it plans the federation of that config");
   limits::check_integer("--ranks", flags.ranks, 1, limits::kThreads);
@@ -361,7 +373,7 @@ void print_this_machine() {
 
 void run_doctor(const DoctorFlags& flags) {
   check(flags);
-  if (flags.serve) return plan_served(flags.config, flags.settings, print_this_machine);
+  if (flags.serve) return plan_served(flags.config, settings_of(flags), print_this_machine);
   if (is_study(flags.config)) return print_study(flags);
   std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
   std::optional<Foreseen> plan;
@@ -397,6 +409,7 @@ void add_doctor_command(CLI::App& program) {
       "what a run of this config would hold in memory, part by part, and whether it fits, with its time and "
       "disk; of a study file, those of all its runs");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
+  flags->method.add_to(*command, "with which the run of --config trains, or that arms of its study name");
   command->add_option("--client-profile", flags->client_profile,
                       "measure the training of --config, or of --model on the built-in tasks, and write it as "
                       "[client_profiles.NAME] into NAME.toml");

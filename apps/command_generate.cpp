@@ -92,8 +92,9 @@ models::MemoryPlan plan_of(const models::ModelSpec& spec, std::span<const scorin
                      "--max-new-tokens, --beams or the number of prompts"}}};
 }
 
-void print_fault(const std::string& fault, bool json) {
-  const OrderedJson line{{"error", fault}};
+/// \param index  of the prompt, 0 is the first
+void print_fault(size_t index, const std::string& fault, bool json) {
+  const OrderedJson line{{"index", index}, {"error", fault}};
   std::cout << (json ? line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) : concat("error: ", fault))
             << '\n';
 }
@@ -135,6 +136,7 @@ void run_generate(const GenerateFlags& flags) {
   limits::check_integer("--max-new-tokens", options.max_new_tokens, 1, limits::kTokens);
   limits::check_integer("--beams", options.beams, 1, limits::kBeams);
   options.sampling = sampling_of(flags);
+  check_method_of_run(flags.method, flags.source.run);
   const auto given = parse_enum<data::PromptTemplate>("--template", flags.form.value_or("plain"));
   Source source(flags.source);
   const auto form = flags.form ? given : source.form();
@@ -153,9 +155,10 @@ void run_generate(const GenerateFlags& flags) {
   models::require_memory(plan_of(source.model().spec(), ids, options), machine::memory(), "generating");
   const auto outputs = scoring::generate(source.model(), source.forward(), ids, options);
   auto next = outputs.begin();
-  for (const auto& prompt : read) {
+  for (size_t i = 0; i < read.size(); ++i) {
+    const auto& prompt = read[i];
     if (!prompt.fault.empty()) {
-      print_fault(prompt.fault, flags.json);
+      print_fault(i, prompt.fault, flags.json);
       continue;
     }
     const auto text = source.tokenizer().decode(*next, true);

@@ -56,6 +56,7 @@ void check(const TrainFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
   check_base_flag(flags.base, flags.resume);
   EK_CHECK(!flags.method.changed || flags.resume, kConfig, "--changed-method goes with --resume");
+  flags.method.check_choice(flags.config, flags.settings);
 }
 
 fed::Run open_run(const TrainFlags& flags, const fed::RunHooks& hooks = {}) {
@@ -103,7 +104,7 @@ std::string next_command(const TrainFlags& flags) {
 }
 
 /// Prints the table on stdout and the next steps on stderr, or writes the last event.
-void conclude(const fed::Run& run, const std::vector<scoring::TaskScore>& scores) {
+void conclude(const TrainFlags& flags, const fed::Run& run, const std::vector<scoring::TaskScore>& scores) {
   const auto folder = run.folder.path().string();
   report::save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
   if (events::wanted())
@@ -111,9 +112,11 @@ void conclude(const fed::Run& run, const std::vector<scoring::TaskScore>& scores
   std::cout << report::score_text(scores);
   for (const auto& line : report::clients_summary(records::load_run(run.folder.path()))) std::cout << line << '\n';
   std::cout << std::flush;
+  std::vector<std::string> words{"generate", "--run", folder, "--prompt", "..."};
+  const auto method = flags.method.words();
+  words.insert(words.end(), method.begin(), method.end());
   std::cerr << "the run is in " << folder << ", its report is " << folder
-            << "/report.html\ntry the model: " << command_line({"generate", "--run", folder, "--prompt", "..."})
-            << '\n';
+            << "/report.html\ntry the model: " << command_line(words) << '\n';
 }
 
 void start_events(const TrainFlags& flags) try {
@@ -130,7 +133,7 @@ void train_and_conclude(const TrainFlags& flags, const cluster::Launch& launch,
   bool done = false;
   const auto finish = [&](const fed::Run& run, const std::vector<scoring::TaskScore>& scores) {
     done = true;
-    conclude(run, scores);
+    conclude(flags, run, scores);
   };
   const auto resume = [&] {
     const bool saved = fed::holds_run(folder_of(flags));

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
 #include "host/add_method.h"
+#include "methods/described_method.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -48,8 +50,24 @@ std::map<std::string, std::string> MethodFlag::by_name() const {
 
 std::vector<std::string> MethodFlag::words() const {
   std::vector<std::string> words;
-  for (const auto& source : sources) words.insert(words.end(), {"--method", source});
+  for (const auto& name : names) {
+    const auto& own = *methods::find_method(name).described;
+    const auto flag = methods::method_flag(own.file, own.class_name);
+    words.insert(words.end(), flag.begin(), flag.end());
+  }
   return words;
+}
+
+void MethodFlag::check_choice(const std::string& file, const std::vector<std::string>& settings) const {
+  if (names.empty()) return;
+  auto given = config::Table::parse("", "--set");
+  for (const auto& setting : settings) given.set(setting);
+  const auto name = given.table("method").string("name");
+  if (!name || std::find(names.begin(), names.end(), *name) != names.end()) return;
+  const auto table = config::Table::load(file);  // that of a study's run may have keys of other arms' methods
+  const auto has_keys = [&](const std::string& own) { return table.contains_path(concat("method.", own)); };
+  EK_CHECK(std::any_of(names.begin(), names.end(), has_keys), kConfig, "--set method.name is ", shown(*name),
+           ", but --method is ", join(sources), ": give one of the two");
 }
 
 void check_method_of_run(const MethodFlag& flag, const std::string& run) {

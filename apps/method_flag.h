@@ -22,8 +22,13 @@ struct MethodFlag {
   std::vector<std::string> settings() const;
   /// Returns FILE:CLASS by the name of the method.
   std::map<std::string, std::string> by_name() const;
-  /// Returns the flags that name the same methods.
+  /// Returns the flags by which another process finds the same classes: those of FILE, also for a class that came by a
+  /// socket. A class without a file is left out.
   std::vector<std::string> words() const;
+  /// Checks that a run has a use for the classes: `settings` choose no other method, or the file has keys of one of
+  /// them.
+  /// \param file  the config \param settings  those of --set \throws kConfig, kIo
+  void check_choice(const std::string& file, const std::vector<std::string>& settings) const;
 };
 
 /// Checks that --method is given with --run only. \throws kConfig

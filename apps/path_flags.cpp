@@ -11,39 +11,12 @@ namespace evenkeel::apps {
 namespace {
 
 /// Options that take a path, of all commands, without the leading dashes.
-constexpr auto kPaths = std::to_array<std::string_view>({"CONFIG",
-                                                         "STUDY",
-                                                         "RUN",
-                                                         "FOLDER",
-                                                         "FILE",
-                                                         "adapter",
-                                                         "adapters",
-                                                         "agreed",
-                                                         "allow",
-                                                         "base",
-                                                         "ca",
-                                                         "certificate",
-                                                         "data",
-                                                         "bert-baseline",
-                                                         "baseline",
-                                                         "bert-encoder",
-                                                         "chat-template",
-                                                         "client-profile",
-                                                         "fab",
-                                                         "grid",
-                                                         "html",
-                                                         "input",
-                                                         "journal",
-                                                         "key",
-                                                         "logits",
-                                                         "memory",
-                                                         "model",
-                                                         "out",
-                                                         "predictions",
-                                                         "run",
-                                                         "socket",
-                                                         "test",
-                                                         "config"});
+constexpr auto kPaths = std::to_array<std::string_view>(
+    {"CONFIG",        "STUDY",          "RUN",   "FOLDER",      "FILE",  "adapter",       "adapters", "agreed",
+     "allow",         "base",           "ca",    "certificate", "data",  "bert-baseline", "baseline", "bert-encoder",
+     "chat-template", "client-profile", "fab",   "grid",        "html",  "input",         "journal",  "key",
+     "logits",        "memory",         "model", "out",         "peers", "predictions",   "run",      "socket",
+     "test",          "with",           "config"});
 
 bool takes_path(const CLI::Option& option) {
   return std::any_of(kPaths.begin(), kPaths.end(), [&](std::string_view name) {

@@ -1,6 +1,7 @@
-# `cmake --install build --prefix DIR` copies the program, what it ships (assets, configs, a script), its manual page and the completions of
-# three shells, and LibTorch without debugging symbols. The other libraries are those of the system: `make wheel` (tools/wheel)
-# adds them. The installed program finds everything by its own path, so the folder may be moved.
+# `cmake --install build --prefix DIR` copies the program, what it ships (assets, configs, a script, the Python package that
+# --method needs), its manual page and the completions of three shells, and LibTorch without debugging symbols. The other
+# libraries are those of the system: `make wheel` (tools/wheel) adds them. The installed program finds everything by its own path,
+# so the folder may be moved.
 include(GNUInstallDirs)
 
 # DT_RPATH, not DT_RUNPATH: it also holds for the libraries that a library loads, and those of Debian name no folder.
@@ -20,6 +21,7 @@ endif()
 
 install(TARGETS evenkeel RUNTIME DESTINATION bin)
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/assets" "${CMAKE_SOURCE_DIR}/configs" DESTINATION share/evenkeel)
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/python/evenkeel_moe" DESTINATION share/evenkeel/python PATTERN "__pycache__" EXCLUDE)
 install(PROGRAMS "${CMAKE_SOURCE_DIR}/tools/fetch_smollm2.py" DESTINATION share/evenkeel/tools)
 install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION share/doc/evenkeel)
 

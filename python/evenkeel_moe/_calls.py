@@ -66,12 +66,15 @@ class Call:
             reply = {"error": {"text": str(error)}}
         self.wire.send(reply, packer)
 
-    def base(self, **arguments: Any) -> Any:
-        """Calls the base method's hook with the arguments, for `super().hook()`."""
+    def base(self, hook: str, **arguments: Any) -> Any:
+        """Calls the base method's hook with the arguments, for `super().hook()`. Raises RuntimeError for another hook than the one that
+        runs, and TypeError for arguments that the base method cannot get."""
         from . import _hooks
 
+        if hook != self.hook:
+            raise RuntimeError(f"the base method's {hook} is called in {self.hook}, which can call the base method's {self.hook} alone")
         packer = Packer(self.wire)
-        given = {key: _hooks.encoded(value, packer) for key, value in arguments.items()}
+        given = {key: _hooks.given_to_base(self, key, value, packer) for key, value in arguments.items()}
         reply = self.ask({"ask": "super", "arguments": given}, packer)
         return _hooks.base_result(self, reply["answer"], arguments)
 

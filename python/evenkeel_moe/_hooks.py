@@ -8,7 +8,7 @@ from ._calls import Call
 from ._objects import (Client, Factors, LocalSetup, Loss, Payload, RoundView, RoutingCounts, Server, ServerState, Step, Uploads, View, places)
 from ._wire import Packer
 
-__all__ = ["arguments_of", "base_result", "encoded", "result_of"]
+__all__ = ["arguments_of", "base_result", "encoded", "given_to_base", "result_of"]
 
 
 def _round(_: Call, given: Any) -> RoundView:
@@ -35,8 +35,31 @@ def arguments_of(call: Call, given: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def encoded(value: Any, packer: Packer) -> Any:
-    """An argument of `super().hook()`."""
-    return value._encoded(packer) if hasattr(value, "_encoded") else None
+    """A view as the program reads it back."""
+    return value._encoded(packer)
+
+
+CHANGEABLE: Dict[str, Type[Any]] = {"state": ServerState, "round": RoundView, "client": Client, "download": Payload, "upload": Payload,
+                                    "setup": LocalSetup, "counts": dict}
+"""Arguments of `super().hook()` that a hook may make itself. The others are those that it was called with."""
+
+
+def given_to_base(call: Call, key: str, value: Any, packer: Packer) -> Any:
+    """An argument of `super().hook()`. Raises TypeError for one that the base method cannot get."""
+    if key not in CHANGEABLE:
+        if value is not call.arguments[key]:
+            raise TypeError(f"super().{call.hook}() takes the {key} that {call.hook} was called with, and no other object")
+        return value._encoded(packer)
+    if not isinstance(value, CHANGEABLE[key]):
+        raise TypeError(f"super().{call.hook}() got a {type(value).__name__} as {key}, expected {CHANGEABLE[key].__name__}")
+    if key == "client":
+        return vars(value)
+    return _encoded_counts(value, packer) if key == "counts" else value._encoded(packer)
+
+
+def _encoded_counts(counts: Mapping[str, RoutingCounts], packer: Packer) -> Dict[str, Any]:
+    return {"counts": places({layer: one.counts for layer, one in counts.items()}, packer),
+            "tokens": {layer: one.tokens for layer, one in counts.items()}}
 
 
 def base_result(call: Call, answer: Any, arguments: Mapping[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Generic, Iterator, List, Mapping, Optional, Sequence, TypeVar, Union, overload
+from typing import Any, Callable, ClassVar, Dict, FrozenSet, Generic, Iterator, List, Mapping, Optional, Sequence, TypeVar, Union, overload
 
 __all__ = ["Client", "Download", "Factors", "LocalSetup", "Loss", "Payload", "RoundView", "RoutingCounts", "Server", "ServerState", "Site", "Step",
            "Upload", "Uploads", "View"]
@@ -38,6 +38,10 @@ Tensors = Dict[str, Array]
 class _Group(Generic[T]):
     """An attribute that holds a group of tensors of the program's object."""
 
+    def __init__(self, fixed: bool = False) -> None:
+        """fixed: True: a hook cannot replace the group."""
+        self.fixed = fixed
+
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
@@ -53,16 +57,30 @@ class _Group(Generic[T]):
         return one._groups[self.name]
 
     def __set__(self, one: Any, value: T) -> None:
+        if self.fixed:
+            raise _not_set(one, self.name)
         one._groups[self.name] = dict(value)  # type: ignore[call-overload]
+
+
+def _not_set(one: Any, name: str) -> AttributeError:
+    return AttributeError(f"{type(one).__name__}.{name} cannot be set: the program would not see the change")
 
 
 class _Object:
     """An object of the program, or one that a hook has made."""
 
+    _fixed: ClassVar[FrozenSet[str]] = frozenset()
+    """Attributes that the program does not read back."""
+
     def __init__(self, call: Any = None, given: Optional[Mapping[str, Any]] = None) -> None:
         self._call = call
         self._of: Optional[int] = given["of"] if given is not None else None
         self._groups: Dict[str, Any] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._fixed and name in self.__dict__:
+            raise _not_set(self, name)
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -171,7 +189,8 @@ class ServerState(_Object):
     base_delta = _Group[Adapters]()
     memory = _Group[Tensors]()
     fixed = _Group[Adapters]()
-    base_change = _Group[Adapters]()
+    base_change = _Group[Adapters](fixed=True)
+    _fixed = frozenset({"round"})
 
     def __init__(self, call: Any = None, given: Optional[Mapping[str, Any]] = None) -> None:
         super().__init__(call, given)
@@ -209,8 +228,9 @@ class LocalSetup(_Object):
 class Server(_Object):
     """What the server half may read beside its state."""
 
-    start = _Group[Adapters]()
+    start = _Group[Adapters](fixed=True)
     """The adapter that replaces fresh factors ([lora] init); empty for none."""
+    _fixed = frozenset({"moe_layers", "num_experts", "max_top_k", "rank", "scale", "lr", "seed", "transport"})
 
     def __init__(self, call: Any, given: Mapping[str, Any]) -> None:
         super().__init__(call, given)
@@ -245,8 +265,9 @@ class View(_Object):
     """What the client half may read, and the client's memory, which lasts over rounds."""
 
     memory = _Group[Tensors]()
-    fixed = _Group[Adapters]()
-    base_change = _Group[Adapters]()
+    fixed = _Group[Adapters](fixed=True)
+    base_change = _Group[Adapters](fixed=True)
+    _fixed = frozenset({"client", "scale", "gate_norm", "round", "seed"})
 
     def __init__(self, call: Any, given: Mapping[str, Any], step: int = 0, batches: int = 0) -> None:
         super().__init__(call, given)
@@ -328,6 +349,7 @@ class Step(_Object):
     gradients = _Group[Adapters]()
     extra_parameters = _Group[Tensors]()
     extra_gradients = _Group[Tensors]()
+    _fixed = frozenset({"number", "lr", "view", "download", "setup", "routing"})
 
     def __init__(self, call: Any, given: Mapping[str, Any]) -> None:
         super().__init__(call, given)
@@ -394,6 +416,11 @@ class Loss:
 class Upload(Payload):
     """The upload of a client in `aggregate`."""
 
+    adapters = _Group[Adapters](fixed=True)
+    extras = _Group[Tensors](fixed=True)
+    base_delta = _Group[Adapters](fixed=True)
+    _fixed = frozenset({"client", "steps"})
+
     def __init__(self, call: Any, given: Mapping[str, Any]) -> None:
         super().__init__(_call=call, _given=given)
         self.client = Client(**given["client"])
@@ -405,6 +432,8 @@ WeightsOf = Callable[[Upload, float], Array]
 
 class Uploads(_Object):
     """The uploads of a round, as sums or, where the class says `needs_individuals = True`, one by one."""
+
+    _fixed = frozenset({"weights"})
 
     def __init__(self, call: Any, given: Mapping[str, Any]) -> None:
         super().__init__(call, given)

@@ -14,7 +14,7 @@ from typing import IO, AbstractSet, Any, Callable, Deque, Dict, Iterable, List, 
 from ._program import child_environment, program_path
 from .errors import EvenkeelError
 
-__all__ = ["Event", "events_of", "lines_of", "run_program", "text_of"]
+__all__ = ["Event", "ended_as", "events_of", "lines_of", "run_program", "text_of"]
 
 Event = Dict[str, Any]
 """A JSON object of a line."""
@@ -103,15 +103,18 @@ def run_program(arguments: Iterable[str], on_line: Callable[[str], None], cwd: O
     if code == INTERRUPTED:
         raise KeyboardInterrupt(child.errors.message())
     if code < 0:
-        raise EvenkeelError(_ended_by(-code), code)
+        raise EvenkeelError(f"the program {ended_as(code)}", code)
     if code != 0:
         raise EvenkeelError(child.errors.message(), code)
     return code
 
 
-def _ended_by(number: int) -> str:
-    name = signal.Signals(number).name
-    return f"the program was ended by {name}" + (", as the system does when memory runs out" if name == "SIGKILL" else "")
+def ended_as(code: int) -> str:
+    """What became of a process, by its exit code as subprocess has it."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name
+    return f"was ended by {name}" + (", as the system does when memory runs out" if name == "SIGKILL" else "")
 
 
 def lines_of(arguments: Iterable[str]) -> List[Event]:

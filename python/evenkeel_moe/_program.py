@@ -117,10 +117,21 @@ def program_path() -> pathlib.Path:
 
 def shared_path(name: str) -> Optional[pathlib.Path]:
     """A file or folder that ships with the program, as in "configs/demo.toml"; None when there is none of that name."""
-    for root in (SHARED, PACKAGE.parents[1]):  # of the wheel, of a source tree
+    for root in (*_beside_program(), SHARED, PACKAGE.parents[1]):  # the last two: of the wheel, of a source tree
         if (root / name).exists():
             return root / name
     return None
+
+
+def _beside_program() -> List[pathlib.Path]:
+    """The folders in which the program itself finds what it ships (shipped_folder() of src/base/plain/files.h)."""
+    try:
+        program = program_path().resolve()
+    except EvenkeelError:
+        return []
+    sources = [folder for folder in program.parents if (folder / "configs/demo.toml").is_file()]
+    prefix = program.parent.parent
+    return [prefix / "share" / "evenkeel", prefix / "_share", *sources[:1]]
 
 
 def main(arguments: Optional[List[str]] = None) -> NoReturn:

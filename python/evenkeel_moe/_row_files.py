@@ -18,7 +18,7 @@ from ._table_files import kind_of, rows_of_file, split_folders
 from ._tables import Placed, holds_rows, is_path, rows_of, splits_of
 from .errors import EvenkeelError
 
-__all__ = ["RowFiles", "Rows", "called", "manifest_names", "settings_with_data", "temporary_file", "without_rows", "written_rows"]
+__all__ = ["RowFiles", "Rows", "called", "manifest_names", "names_folder", "settings_with_data", "temporary_file", "without_rows", "written_rows"]
 
 Rows = Any
 """A data frame, a data set, a table of Arrow, a list of dicts, a dict of columns, a path of a table or of JSON, or a list of paths."""
@@ -241,6 +241,14 @@ def _matches(path: Any) -> List[pathlib.Path]:
     text = os.fspath(local_path(os.path.expandvars(named) if named.startswith(DATA_FOLDER) else named))
     found = [] if os.path.exists(text) else sorted(glob.glob(text))
     return [pathlib.Path(file) for file in found or [text]]
+
+
+def names_folder(path: Any) -> bool:
+    """True for a path of a folder. Of an address (hf://, builtin:) a name that does not end as a file of rows does is one."""
+    text = os.fspath(path)
+    if text.startswith(("hf://", "builtin:")):
+        return not text.endswith((".json", ".jsonl"))
+    return _matches(path)[0].is_dir()
 
 
 def _may_hold_rows(out: pathlib.Path) -> bool:

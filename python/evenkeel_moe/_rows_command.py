@@ -55,6 +55,8 @@ def _convert(words: List[str]) -> None:
     try:
         written_rows(local_path(options.IN), options.columns, part, options.IN)
         os.replace(part, out)
+    except OSError as error:  # that of a write names no file
+        raise EvenkeelError(f"[io] {error.filename or out}: {error.strerror}", 1, "io") from None
     finally:
         part.unlink(missing_ok=True)
 

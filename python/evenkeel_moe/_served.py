@@ -10,17 +10,21 @@ import socket
 import tempfile
 import threading
 from types import TracebackType
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Type, Union
 
 from ._host import Host
 from ._source import sha256_of_source
+from ._toml import flat_keys, toml_value
 from .errors import EvenkeelError, MissingPackage
-from .method import Method, method_name
+from .method import Method, method_name, options_of
 
-__all__ = ["MethodLike", "ServedMethods", "settings_of"]
+__all__ = ["CHOICE", "MethodLike", "ServedMethods", "changed_options", "check_without_options", "chosen_settings"]
 
 MethodLike = Union[str, Type[Method], Method]
 """FILE.py:CLASS, a class, or an object of one with options."""
+
+CHOICE = "method.name"
+"""The key of a config that a method in Python replaces."""
 
 
 def class_of(method: MethodLike) -> Optional[Type[Method]]:
@@ -34,11 +38,31 @@ def class_of(method: MethodLike) -> Optional[Type[Method]]:
     raise TypeError(f"method is {method!r}, allowed: a class of ek.Method, an object of one, or \"FILE.py:CLASS\"")
 
 
-def settings_of(method: Optional[MethodLike]) -> Dict[str, Any]:
-    """The settings of the options of an object."""
+def chosen_settings(method: Optional[MethodLike], settings: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """The settings of the options of an object, then those of a caller. Raises TypeError when both choose a method."""
+    if method is not None and CHOICE in flat_keys(settings or {}):
+        raise TypeError(f"method and {CHOICE} of set both choose a method: give one of them")
+    return {**(_settings_of(method, method.options) if isinstance(method, Method) else {}), **(settings or {})}
+
+
+def _settings_of(method: Method, options: Mapping[str, Any]) -> Dict[str, Any]:
+    return {f"method.{method_name(type(method))}.{key}": value for key, value in options.items()}
+
+
+def changed_options(method: Optional[MethodLike]) -> Dict[str, Any]:
+    """The settings of those options of an object that are not the defaults."""
     if not isinstance(method, Method):
         return {}
-    return {f"method.{method_name(type(method))}.{key}": value for key, value in method.options.items()}
+    known = options_of(type(method))
+    return _settings_of(method, {key: value for key, value in method.options.items() if value != known[key]["default"]})
+
+
+def check_without_options(methods: Iterable[MethodLike]) -> None:
+    """Raises TypeError for an object with other options than the defaults: arms of a study choose theirs."""
+    for method in methods:
+        said = ", ".join(f"{key}={toml_value(value)}" for key, value in changed_options(method).items())
+        if said:
+            raise TypeError(f"methods has an object of {type(method).__name__} with options, allowed: the class, and {said} in `set` of arms")
 
 
 def source_of(cls: Type[Method]) -> Tuple[str, str]:
@@ -92,15 +116,26 @@ class ServedMethods:
             self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.listener.bind(self.path)
             self.listener.listen()
-            threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+            self.thread = threading.Thread(target=self._accept, args=(self.listener,), daemon=True)
+            self.thread.start()
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], _: Optional[TracebackType]) -> None:
         if self.listener is not None:
+            self.listener.shutdown(socket.SHUT_RDWR)  # which ends accept(), as close() does not
             self.listener.close()
+            self.thread.join()
             self.folder.cleanup()
+        if isinstance(error, KeyboardInterrupt):
+            self._say_how_to_go_on(error)
         if isinstance(error, EvenkeelError) and self.raised:
             raise error from self.raised[-1]
+
+    def _say_how_to_go_on(self, error: KeyboardInterrupt) -> None:
+        """Adds to a message with a command that no command can name a class of a notebook."""
+        names = ", ".join(name for name, cls in self.classes.items() if not os.path.isfile(_file_of(cls)))
+        if names and " with: " in str(error):
+            error.args = (f"{error}; {names} has no file for --method, so go on from this Python, as by Run.resume(method=...)",)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

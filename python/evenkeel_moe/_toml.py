@@ -7,11 +7,11 @@ import json
 import os
 import pathlib
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .errors import MissingPackage
 
-__all__ = ["config_words", "parse_toml", "read_toml", "set_flags", "toml_value"]
+__all__ = ["config_words", "flat_keys", "parse_toml", "read_toml", "set_flags", "toml_value"]
 
 LIST_OF_TABLES = "clients.client"
 """The only key of a config that holds a list of tables."""
@@ -65,9 +65,14 @@ def _entries(table: Mapping[str, Any], above: str = "") -> Iterator[Tuple[str, A
             yield key, value
 
 
-def config_words(config: Mapping[str, Any]) -> List[str]:
-    """The words that stand for a config file: an empty one, and a flag for every key of the dict."""
-    return [os.devnull, *set_flags(dict(_entries(config)))]
+def flat_keys(config: Mapping[str, Any]) -> Dict[str, Any]:
+    """The dotted keys of nested dicts, each with its value: of a key that is there twice, the last."""
+    return dict(_entries(config))
+
+
+def config_words(config: Mapping[str, Any], without: Sequence[str] = ()) -> List[str]:
+    """The words that stand for a config file: an empty one, and a flag for every key of the dict but those of `without`."""
+    return [os.devnull, *set_flags({key: value for key, value in flat_keys(config).items() if key not in without})]
 
 
 def read_toml(path: pathlib.Path) -> Dict[str, Any]:

@@ -7,8 +7,8 @@ import tempfile
 from typing import Any, List, Mapping, Optional
 
 from ._process import text_of
-from ._served import MethodLike, ServedMethods, settings_of
-from ._toml import config_words
+from ._served import MethodLike, ServedMethods, chosen_settings
+from ._toml import config_words, flat_keys
 from .run import Run
 from .training import train
 
@@ -26,15 +26,19 @@ def check_method(method: MethodLike, *, set: Optional[Mapping[str, Any]] = None,
     """Trains a small model with a method and checks what the program promises of it: values stay finite, every budget is evaluated, and
     adapter, records and counted bytes do not depend on the order of clients, on a stop and --resume, and on two ranks.
 
-    method: as train() takes it. set: keys that the small run needs, as train() takes them. ranks: False skips the run on two ranks.
+    method: as train() takes it. set: keys that the small run needs, as train() takes them; train.rounds is 2 or more. ranks: False skips
+    the run on two ranks.
 
     Returns what was checked. Raises AssertionError naming the promise that is broken, and EvenkeelError when a run fails.
     """
-    config = {**CONFIG, **settings_of(method), **(set or {})}
+    config = {**CONFIG, **chosen_settings(method, set)}
+    keys = flat_keys(config)
+    if keys["train.rounds"] < 2:
+        raise ValueError(f"train.rounds is {keys['train.rounds']}, allowed: 2 or more, so that a run can be stopped between two rounds")
     with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
         out = pathlib.Path(folder)
         whole = train(config, out=out / "whole", method=method, progress=False)
-        checked = ["values are finite", _evaluates(whole, config["evaluate.budgets"])]
+        checked = ["values are finite", _evaluates(whole, keys["evaluate.budgets"])]
         checked.append(_equal(whole, train({**config, "clients.parallel": 2}, out=out / "parallel", method=method, progress=False),
                               "clients may train in any order"))
         train(config, set={"train.rounds": 1}, out=out / "resumed", method=method, progress=False)
@@ -47,7 +51,8 @@ def check_method(method: MethodLike, *, set: Optional[Mapping[str, Any]] = None,
     return checked
 
 
-def _evaluates(run: Run, budgets: List[float]) -> str:
+def _evaluates(run: Run, given: Any) -> str:
+    budgets = given if isinstance(given, (list, tuple)) else [given]
     scored = {score["budget"] for score in run.evaluations_list(rank_eval_mode="all")}
     assert scored == {*budgets}, f"a method is evaluated at every budget: scored are {sorted(scored)} of {budgets}"
     return "every budget is evaluated"
@@ -64,6 +69,7 @@ def _equal(one: Run, other: Run, promise: str) -> str:
     """Raises AssertionError with the promise unless two runs have equal adapters and records."""
     name = "adapter/adapter_model.safetensors"
     assert (one.path / name).read_bytes() == (other.path / name).read_bytes(), f"{promise}: the adapters differ"
+    assert len(one.rounds_list()) == len(other.rounds_list()), f"{promise}: the numbers of rounds differ"
     for mine, theirs in zip(_without_seconds(one.rounds_list()), _without_seconds(other.rounds_list())):
         differing = [key for key in mine if mine[key] != theirs.get(key)]
         assert not differing, f"{promise}: {', '.join(differing)} of round {mine['round']} differ in the records"

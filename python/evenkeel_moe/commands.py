@@ -11,13 +11,15 @@ import tempfile
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._paths import PathLike, local_path
-from ._process import Event, events_of, lines_of, run_program
+from ._process import Event, ended_as, events_of, lines_of, run_program
 from ._program import shared_path
 from ._progress import bar_for
-from ._row_files import RowFiles, Rows
-from ._served import ServedMethods
+from ._row_files import RowFiles, Rows, names_folder
+from ._served import MethodLike, ServedMethods, changed_options
+from ._toml import flat_keys
 from .errors import EvenkeelError
 from .records import Records, selected_scores
+from .run import Run
 
 __all__ = ["evaluate", "export", "fetch_smollm2", "generate", "list_configs", "list_keys", "list_methods", "list_models", "list_tables", "list_tasks", "score"]
 
@@ -52,18 +54,30 @@ def _source(run: Optional[PathLike], model: Optional[PathLike], adapter: Optiona
     return {name: None if path is None else os.fspath(path) for name, path in paths.items()}
 
 
+def _served(options: Dict[str, Any]) -> ServedMethods:
+    """Takes the method out of the options. Raises TypeError for an object with an option that is another in the run, whose options apply."""
+    method: Optional[MethodLike] = options.pop("method", None)
+    changed, run = changed_options(method), options.get("run")
+    if changed and run is not None:
+        own = flat_keys({"method": Run(run).config["method"]})
+        for key, value in changed.items():
+            if own.get(key) != value:
+                raise TypeError(f"method has {key} = {value!r}, in the run {own.get(key)!r}, which applies: give the class, or an object with that")
+    return ServedMethods([method])
+
+
 def _answers(command: str, inputs: Sequence[Mapping[str, Any]], given: Mapping[str, Any], strict: bool) -> Records:
     """What a command answers to JSON lines, one to each. A line that cannot be answered is an error, or its own record."""
     answers = Records()
     options = {**given}
-    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder, ServedMethods([options.pop("method", None)]) as served:
+    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder, _served(options) as served:
         file = pathlib.Path(folder) / "input.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in inputs), encoding="utf-8")
         words = [command, *_flags(options), *served.words, "--input", str(file), "--json", "--quiet", *(["--strict"] if strict else [])]
         try:
             run_program(words, lambda line: answers.append(json.loads(line)))
         except EvenkeelError as error:
-            if strict or error.exit_code != 1 or len(answers) != len(inputs):
+            if strict or error.exit_code != 1 or len(answers) != len(inputs) or not any("error" in answer for answer in answers):
                 raise
     return answers
 
@@ -115,7 +129,7 @@ def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None
              on_event: Optional[Callable[[Event], Any]] = None, **flags: Any) -> Records:
     """Scores tasks at one or more budgets: a record per task and budget.
 
-    data, columns: rows of your own, as train() takes them; the task is then "files".
+    data, columns: rows of your own, as train() takes them; the task is then "files". A folder of task files goes with tasks.
 
     served_by, rank_eval_mode: which scores, as in Run.evaluations_list().
 
@@ -136,7 +150,7 @@ def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None
             on_event(event)
 
     with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder, RowFiles(pathlib.Path(folder), columns) as rows, \
-            ServedMethods([options.pop("method", None)]) as served:
+            _served(options) as served:
         options.update(_data_flags(rows, data, tasks))
         try:
             events = events_of(["evaluate", *_flags(options), *served.words, "--progress", "json", "--quiet"], take, {"evaluation"})
@@ -152,7 +166,7 @@ def _data_flags(rows: RowFiles, data: Optional[Rows], tasks: Union[str, Sequence
     rows.check_used()
     if len(files) > 1 and not all(rows.has_written(file) for file in files):
         raise EvenkeelError(f"[data] data is {len(files)} files, allowed: one, or a pattern", 1, "data")
-    chosen = {"tasks": "files"} if rows.asked and tasks is None else {}
+    chosen = {"tasks": "files"} if files and tasks is None and not names_folder(files[0]) else {}
     return {**chosen, "data": rows.pattern() if len(files) > 1 else (files or [None])[0]}
 
 
@@ -178,7 +192,8 @@ def fetch_smollm2(folder: PathLike) -> pathlib.Path:
     if not local_path(folder).is_dir():
         done = subprocess.run([sys.executable, str(script), str(local_path(folder))], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
-            raise EvenkeelError(done.stderr.strip().splitlines()[-1], done.returncode, "io")
+            said = done.stderr.strip().splitlines() or [f"{script} {ended_as(done.returncode)}"]
+            raise EvenkeelError(said[-1], done.returncode, "io")
     return local_path(folder)
 
 

@@ -85,63 +85,63 @@ class Method:
 
     def prepare(self, download: Download, view: View) -> LocalSetup:
         """The adapters that a client trains, and how it routes. Also called for evaluations (`view.client.trains` is False)."""
-        result: LocalSetup = _calls.current().base(download=download, view=view)
+        result: LocalSetup = _calls.current().base("prepare", download=download, view=view)
         return result
 
     def extra_loss(self, step: Step) -> Optional[Loss]:
         """A loss added to that of each micro-batch: of its router logits (`step.routing[-1]`) and of the parameters. ek.Loss with
         gradients, or with library "torch" a scalar that torch differentiates. Nothing else of the model is in its graph."""
-        result: Optional[Loss] = _calls.current().base(step=step)
+        result: Optional[Loss] = _calls.current().base("extra_loss", step=step)
         return result
 
     def penalty(self, step: Step) -> Optional[Loss]:
         """A loss of the parameters alone, added once per step."""
-        result: Optional[Loss] = _calls.current().base(step=step)
+        result: Optional[Loss] = _calls.current().base("penalty", step=step)
         return result
 
     def edit_gradients(self, step: Step) -> None:
         """Edits `step.gradients` in place, before max_grad_norm and the optimiser."""
-        _calls.current().base(step=step)
+        _calls.current().base("edit_gradients", step=step)
 
     def edit_parameters(self, step: Step) -> None:
         """Edits `step.parameters` in place, after the optimiser."""
-        _calls.current().base(step=step)
+        _calls.current().base("edit_parameters", step=step)
 
     def upload(self, download: Download, setup: LocalSetup, counts: Mapping[str, RoutingCounts], view: View) -> Payload:
         """What the client sends after its steps. Its names, shapes and types must follow from `download` and `setup` alone: the server
         calls it too, to know what to expect."""
-        result: Payload = _calls.current().base(download=download, setup=setup, counts=counts, view=view)
+        result: Payload = _calls.current().base("upload", download=download, setup=setup, counts=counts, view=view)
         return result
 
     # --- server ---
 
     def check_upload(self, upload: Payload, client: Client) -> None:
         """Raises ValueError for values that no honest client sends."""
-        _calls.current().base(upload=upload, client=client)
+        _calls.current().base("check_upload", upload=upload, client=client)
 
     def initialize(self, server: Server) -> ServerState:
         """The state before the first round."""
-        result: ServerState = _calls.current().base(server=server)
+        result: ServerState = _calls.current().base("initialize", server=server)
         return result
 
     def broadcast(self, state: ServerState, client: Client, round: RoundView) -> Payload:
         """What a client receives; for an evaluation `round` has no participants."""
-        result: Payload = _calls.current().base(state=state, client=client, round=round)
+        result: Payload = _calls.current().base("broadcast", state=state, client=client, round=round)
         return result
 
     def aggregate(self, server: Server, state: ServerState, round: RoundView, uploads: Uploads) -> ServerState:
         """The state after a round."""
-        result: ServerState = _calls.current().base(server=server, state=state, round=round, uploads=uploads)
+        result: ServerState = _calls.current().base("aggregate", server=server, state=state, round=round, uploads=uploads)
         return result
 
     def diagnostics(self, state: ServerState) -> Dict[str, Any]:
         """Numbers and small arrays for the records of the round."""
-        result: Dict[str, Any] = _calls.current().base(state=state)
+        result: Dict[str, Any] = _calls.current().base("diagnostics", state=state)
         return result
 
     def pseudo_gradients(self, state: ServerState) -> Dict[str, Factors]:
         """Pseudo-gradients of the next round by site, for `evenkeel pg-alignment`."""
-        result: Dict[str, Factors] = _calls.current().base(state=state)
+        result: Dict[str, Factors] = _calls.current().base("pseudo_gradients", state=state)
         return result
 
 

@@ -7,11 +7,11 @@ import json
 import os
 import pathlib
 import tempfile
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence
 
 from ._paths import PathLike, local_path
 from ._process import text_of
-from ._toml import read_toml
+from ._toml import flat_keys, read_toml
 from .errors import EvenkeelError, MissingPackage
 from .records import Records, selected_scores
 
@@ -135,12 +135,16 @@ class Run:
         """The page with all charts of this run, and of others beside it."""
         return report_page([self, *others])
 
-    def resume(self, rounds: Optional[int] = None, **options: Any) -> Run:
-        """Goes on from the last committed round, to `rounds` in all when that is given. `options` are those of train().
+    def resume(self, rounds: Optional[int] = None, *, set: Optional[Mapping[str, Any]] = None, **options: Any) -> Run:
+        """Goes on from the last committed round, to `rounds` in all when that is given. `set` and `options` are those of train().
 
         The run reads the files that it began with, from every working folder. base="FOLDER" names a base model that was moved.
         """
         from .training import train
 
-        settings = {} if rounds is None else {"train.rounds": rounds}
+        settings = {**(set or {})}
+        if rounds is not None:
+            if "train.rounds" in flat_keys(settings):
+                raise TypeError("rounds and train.rounds of set are the same key: give one of them")
+            settings["train.rounds"] = rounds
         return train(self.path / "config.toml", set=settings, out=self.path, resume=True, **options)

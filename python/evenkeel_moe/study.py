@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 from ._paths import PathLike, local_path
 from ._process import run_program, text_of
 from ._row_files import RowFiles, Rows, called, settings_with_data
-from ._served import MethodLike, ServedMethods
+from ._served import MethodLike, ServedMethods, check_without_options
 from ._toml import set_flags
 from .errors import EvenkeelError
 from .records import Records, selected_scores
@@ -45,7 +45,9 @@ class Study:
     def __init__(self, file: PathLike, *, out: PathLike, data: Optional[Rows] = None, test_data: Optional[Rows] = None,
                  columns: Optional[Mapping[str, Any]] = None, methods: Sequence[MethodLike] = ()) -> None:
         """file: the study's TOML file. out: its folder, which run() makes. data, test_data, columns: rows of your own for every arm, as
-        train() takes them; they are written into `out`/rows. methods: those in Python that arms name, as train() takes one."""
+        train() takes them; they are written into `out`/rows. methods: those in Python that arms name, as classes or "FILE.py:CLASS"; their
+        options are keys of the arms. Raises TypeError for an object with other options than the defaults."""
+        check_without_options(methods)
         self.file: Optional[pathlib.Path] = local_path(file)
         self.path = local_path(out)
         self._data, self._test_data, self._columns, self._methods = data, test_data, columns, methods
@@ -53,6 +55,7 @@ class Study:
     @classmethod
     def open(cls, path: PathLike, methods: Sequence[MethodLike] = ()) -> Study:
         """methods: as above, for run(). Raises EvenkeelError when the folder holds no study."""
+        check_without_options(methods)
         study = cls.__new__(cls)
         study.file, study.path = None, local_path(path)
         study._data = study._test_data = study._columns = None

@@ -12,7 +12,7 @@ from ._process import Event, events_of, text_of
 from ._program import shared_path
 from ._progress import bar_for
 from ._row_files import RowFiles, Rows, called, manifest_names, settings_with_data, without_rows
-from ._served import MethodLike, ServedMethods, settings_of
+from ._served import CHOICE, MethodLike, ServedMethods, chosen_settings
 from ._toml import config_words, parse_toml, set_flags
 from .errors import EvenkeelError, MissingPackage
 from .run import Run
@@ -118,19 +118,22 @@ class _Listener:
         return "served_by" not in event and "client" not in event and not is_second
 
 
-def _words_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any]) -> List[str]:
-    """The words that stand for a config with settings: a file, one of that name that ships with the program, or the keys of a dict."""
+def _words_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any], method: Sequence[str]) -> List[str]:
+    """The words that stand for a config with settings: a file, one of that name that ships with the program, or the keys of a dict.
+
+    method: the flags that name a method in Python. It replaces that of a dict, as of a file.
+    """
     if isinstance(config, Mapping):
-        return [*config_words(config), *set_flags(settings)]
+        return [*config_words(config, [CHOICE] if method else []), *set_flags(settings), *method]
     path = pathlib.Path(config)
     shipped = None if path.is_absolute() or path.exists() else shared_path(path.as_posix())
-    return [str(shipped or path), *set_flags(settings)]
+    return [str(shipped or path), *set_flags(settings), *method]
 
 
-def _folder_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any], more: Sequence[str] = ()) -> pathlib.Path:
+def _folder_of(config: Union[PathLike, Mapping[str, Any]], settings: Mapping[str, Any], method: Sequence[str]) -> pathlib.Path:
     """The folder that a run gets by its config. Raises EvenkeelError as train()."""
-    words = _words_of(without_rows(config) if isinstance(config, Mapping) else config, without_rows(settings))
-    text = text_of(["train", *words, *more, "--print-config", "--quiet"])
+    words = _words_of(without_rows(config) if isinstance(config, Mapping) else config, without_rows(settings), method)
+    text = text_of(["train", *words, "--print-config", "--quiet"])
     try:
         whole = parse_toml(text)
     except MissingPackage:
@@ -157,7 +160,8 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     out: the run folder, new or empty; None: runs/<name of the config>.
     resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
     method: a method in Python: a class of ek.Method, whose hooks then run in this process, an object of one with options,
-    ServerMomentum(momentum=0.5), or "FILE.py:CLASS", which gets a process of its own. What a hook raises is the cause of the error here.
+    ServerMomentum(momentum=0.5), or "FILE.py:CLASS", which gets a process of its own. It replaces method.name of the config. What a hook
+    raises is the cause of the error here.
     changed_method: with resume: go on although the source of the method has changed.
     base: with resume, the folder that the run's base model was moved to.
     progress: a progress bar; None: where somebody looks at it, a terminal or a notebook.
@@ -168,13 +172,13 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     Raises EvenkeelError with the program's line. Ctrl-C stops the program, which saves its state, and raises
     KeyboardInterrupt after that; `Run(out).resume()` goes on. Callbacks run in the calling thread.
     """
-    settings = settings_with_data(data, test_data, {**settings_of(method), **(set or {})})
+    settings = settings_with_data(data, test_data, chosen_settings(method, set))
     with ServedMethods([method]) as served, \
             RowFiles((lambda: _folder_of(config, settings, served.words)) if out is None else local_path(out), columns, manifest_names,
                      called(data)) as rows:
-        words = _words_of(rows.settings_of(config) if isinstance(config, Mapping) else config, rows.settings_of(settings))
+        words = _words_of(rows.settings_of(config) if isinstance(config, Mapping) else config, rows.settings_of(settings), served.words)
         rows.check_used()
-        words += [*served.words, *(["--changed-method"] if changed_method else [])]
+        words += ["--changed-method"] if changed_method else []
         return _train(words, out, resume, base, threads, device, _Listener(progress, on_round, on_evaluation, on_event))
 
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/plain/clock.h"
+#include "base/plain/data_path.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/os_error.h"
@@ -148,7 +149,7 @@ MethodSource MethodSource::read(const std::string& text) {
   const auto colon = text.rfind(':');
   const bool is_whole = colon != text.npos && colon > 0 && colon + 1 < text.size();
   EK_CHECK(is_whole, kConfig, "--method is ", shown(text), ", allowed: FILE.py:CLASS");
-  MethodSource source{fs::absolute(text.substr(0, colon)), text.substr(colon + 1)};
+  MethodSource source{fs::absolute(expand_home(text.substr(0, colon), "--method")), text.substr(colon + 1)};
   EK_CHECK(is_file(source.file) || is_method_socket(source.file), kIo, "--method: ", source.file.string(),
            " is no file");
   return source;
@@ -220,6 +221,7 @@ void Connection::check_wait(HostClock::time_point since) {
 }
 
 void Connection::kill_host() {
+  ended_ = true;
   if (child_ == 0 || !is_own()) return;
   ::kill(child_, SIGKILL);
   ::waitpid(child_, nullptr, 0);
@@ -227,6 +229,7 @@ void Connection::kill_host() {
 }
 
 void Connection::ended() {
+  ended_ = true;
   int status = 0;
   const bool is_known = child_ != 0 && is_own() && wait_for(child_, status);
   if (is_known) child_ = 0;

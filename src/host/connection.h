@@ -26,8 +26,8 @@ struct MethodSource {
 /// A connection to a host. The destructor ends a host that it started. Not thread-safe.
 class Connection {
  public:
-  /// Starts the host, in the Python that $EVENKEEL_PYTHON names or else python3, or connects to it.
-  /// \throws kIo when there is none
+  /// Connects to the socket that `source` names, or starts a host with the Python that $EVENKEEL_PYTHON names (default:
+  /// python3). \throws kIo when nobody listens or Python cannot be started
   explicit Connection(const MethodSource& source);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -38,18 +38,21 @@ class Connection {
   /// Sends a message and the tensors that it refers to (host/tensors.h).
   /// \return the segment of the tensors; null without tensors \throws kIo when the host has ended
   std::shared_ptr<Segment> send(OrderedJson message, const Outgoing& tensors = {});
-  /// Waits for the next message. Segment 0 of segments() is the host's own afterwards.
-  /// \throws kIo when the host ends or takes longer than the time limit; Interrupted five seconds after Ctrl-C
+  /// Waits for the next message. If it brings a segment of the host, that is segment 0 of segments() afterwards.
+  /// \throws kIo when the host ends or takes longer than the time limit; kData when the message is not JSON;
+  /// Interrupted five seconds after Ctrl-C
   Json receive();
-  /// Lists the segments that the host may point into: its own, and those of the tensors sent since release().
+  /// Lists the segments that the host may point into: its own, and the segments of tensors sent since release().
   const SegmentsById& segments() const { return segments_; }
   /// Ends a call and frees all segments except those in `kept`, in which the host still holds arrays.
   void release(const std::vector<int64_t>& kept);
 
-  /// Returns true in the process that made the connection: a fork needs a connection of its own.
-  bool is_own() const;
+  /// Returns true in the process that made the connection, until the host has ended or a wait was given up. A forked
+  /// process needs its own connection.
+  bool is_usable() const { return is_own() && !ended_; }
 
  private:
+  bool is_own() const;
   [[noreturn]] void ended();
   void check_wait(std::chrono::steady_clock::time_point since);
   void kill_host();
@@ -58,7 +61,8 @@ class Connection {
   double seconds_ = 0;
   std::optional<std::chrono::steady_clock::time_point> interrupted_at_{};
   pid_t owner_;
-  pid_t child_ = 0;  // 0: a host that was not started here
+  pid_t child_ = 0;     // 0: a host that was not started here
+  bool ended_ = false;  // the host has ended, or its answer may still come and would be taken for another
   Channel channel_;
   SegmentPool pool_;
   SegmentsById segments_;

@@ -35,7 +35,7 @@ Json Host::answered(OrderedJson question, const std::string& who, double seconds
 }
 
 Connection& Host::connection() {
-  if (connection_ && connection_->is_own()) return *connection_;
+  if (connection_ && connection_->is_usable()) return *connection_;
   objects_.clear();
   connection_ = std::make_unique<Connection>(source_);
   const auto who = concat("method ", source_.class_name, " of ", source_.file.string());

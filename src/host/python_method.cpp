@@ -66,9 +66,10 @@ lora::Payload PythonMethod::broadcast(const ServerState& state, const ClientProf
   const auto sites = sites_of(state);
   Call hook = call("broadcast", sites, client_text(client));
   const auto of_base = [&](const JsonView& given) {
-    const auto sent =
-        base().broadcast(hook.results().state(given.at("state")), client, hook.results().round(given.at("round")));
-    return to_host(hook.objects(), shared(sent));
+    const auto results = hook.results();
+    return to_host(hook.objects(),
+                   shared(base().broadcast(results.state(given.at("state")), results.client(given.at("client"), client),
+                                           results.round(given.at("round"), round))));
   };
   return hook.results().payload(hook.run({{"state", to_host(hook.objects(), SharedState(borrowed(state)))},
                                           {"client", to_host(client)},
@@ -78,10 +79,11 @@ lora::Payload PythonMethod::broadcast(const ServerState& state, const ClientProf
 
 void PythonMethod::check_upload(const lora::Payload& upload, const ClientProfile& client) const {
   if (!overrides("check_upload")) return base().check_upload(upload, client);
-  const lora::Sites sites;
+  const auto sites = sites_of(upload);
   Call hook = call("check_upload", sites, client_text(client));
-  const auto of_base = [&](const JsonView&) -> OrderedJson {
-    base().check_upload(upload, client);
+  const auto of_base = [&](const JsonView& given) -> OrderedJson {
+    const auto results = hook.results();
+    base().check_upload(results.payload(given.at("upload")), results.client(given.at("client"), client));
     return nullptr;
   };
   hook.run({{"upload", to_host(hook.objects(), SharedPayload(borrowed(upload)))}, {"client", to_host(client)}},
@@ -94,7 +96,7 @@ ServerState PythonMethod::aggregate(const ServerView& server, const ServerState&
   Call hook = call("aggregate", server.sites, concat("round ", round.round + 1));
   const auto of_base = [&](const JsonView& given) {
     return to_host(hook.objects(), shared(base().aggregate(server, hook.results().state(given.at("state")),
-                                                           hook.results().round(given.at("round")), uploads)));
+                                                           hook.results().round(given.at("round"), round), uploads)));
   };
   return hook.results().state(
       hook.run({{"server", to_host(hook.objects(), server, round.round)},
@@ -212,8 +214,10 @@ lora::Payload PythonMethod::upload(const lora::Payload& download, const LocalSet
   Call hook = call("upload", view.sites, client_text(view.client));
   const auto of_base = [&](const JsonView& given) {
     hook.results().take_memory(given.at("view"), view);
-    return to_host(hook.objects(), shared(base().upload(hook.results().payload(given.at("download")),
-                                                        hook.results().setup(given.at("setup")), counts, view)));
+    const auto results = hook.results();
+    return to_host(hook.objects(),
+                   shared(base().upload(results.payload(given.at("download")), results.setup(given.at("setup")),
+                                        results.counts(given.at("counts"), counts), view)));
   };
   const auto result = hook.run({{"download", to_host(hook.objects(), SharedPayload(borrowed(download)))},
                                 {"setup", to_host(hook.objects(), SharedSetup(borrowed(setup)))},

@@ -121,6 +121,17 @@ class Terms {
   at::Tensor sum_;
 };
 
+/// Adds the sites of adapters, as far as the factors show their lengths.
+void add_sites(const lora::AdapterState& adapters, lora::Sites& sites) {
+  for (const auto& [name, factors] : adapters) {
+    auto& site = sites[name];
+    const auto* known = factors.a.defined() ? &factors.a : factors.b.defined() ? &factors.b : &factors.core;
+    if (known->defined() && known->dim() == 3) site.experts = known->size(0);
+    if (factors.a.defined()) site.in = factors.a.size(-1);
+    if (factors.b.defined()) site.out = factors.b.size(-2);
+  }
+}
+
 TensorMap newest_logits(const methods::StepView& step) {
   TensorMap logits;
   if (step.micro_batches.empty()) return logits;
@@ -207,8 +218,32 @@ methods::LocalSetup Results::setup(const JsonView& value) const {
   return setup;
 }
 
-methods::RoundView Results::round(const JsonView& value) const {
-  methods::RoundView round{.round = value.at("round").integer()};
+methods::ClientProfile Results::client(const JsonView& value, const methods::ClientProfile& own) const {
+  auto client = record::read<methods::ClientProfile>(value);
+  client.first_round = own.first_round;
+  client.end_round = own.end_round;
+  return client;
+}
+
+nn::RoutingByLayer Results::counts(const JsonView& value, const nn::RoutingByLayer& own) const {
+  nn::RoutingByLayer routing;
+  const auto sent = tensors(value.at("counts"));
+  for (const auto& place : value.at("counts").members()) {
+    const auto& layer = place.key();
+    const auto found = own.find(layer);
+    place.require(found != own.end(), " is no mixture layer whose routing was counted");
+    check_equal_shape(sent.at(layer), found->second.counts, place);
+    routing[layer] = {.router_logits = {},
+                      .counts = sent.at(layer).to(found->second.counts.device()),
+                      .tokens = value.at("tokens").at(layer).integer(0)};
+  }
+  return routing;
+}
+
+methods::RoundView Results::round(const JsonView& value, const methods::RoundView& own) const {
+  methods::RoundView round{.round = value.at("round").integer(),
+                           .mean_top_k_of_all = own.mean_top_k_of_all,
+                           .equal_weights = own.equal_weights};
   for (const auto& client : value.at("participants").items())
     round.participants.push_back(record::read<methods::ClientProfile>(client));
   for (const auto& weight : value.at("weights").items()) round.weights.push_back(weight.number());
@@ -248,14 +283,14 @@ void Results::take_memory(const JsonView& view_value, const methods::ClientView&
 
 lora::Sites sites_of(const methods::ServerState& state) {
   lora::Sites sites;
-  for (const auto* adapters : {&state.common.fixed, &state.global.adapters})
-    for (const auto& [name, factors] : *adapters) {
-      auto& site = sites[name];
-      const auto* known = factors.a.defined() ? &factors.a : factors.b.defined() ? &factors.b : &factors.core;
-      if (known->defined() && known->dim() == 3) site.experts = known->size(0);
-      if (factors.a.defined()) site.in = factors.a.size(-1);
-      if (factors.b.defined()) site.out = factors.b.size(-2);
-    }
+  add_sites(state.common.fixed, sites);
+  add_sites(state.global.adapters, sites);
+  return sites;
+}
+
+lora::Sites sites_of(const lora::Payload& payload) {
+  lora::Sites sites;
+  add_sites(payload.adapters, sites);
   return sites;
 }
 

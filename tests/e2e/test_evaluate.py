@@ -104,6 +104,12 @@ def test_evaluating_a_run_gives_the_scores_of_its_last_round(tiny_model, run):
     succeed("generate", "--model", tiny_model, "--adapter", run / "adapter", "--prompt", "Once", "--max-new-tokens", 2)
 
 
+def test_flags_of_a_chat_template_are_rejected_for_other_prompts(run, tmp_path):
+    (tmp_path / "own.jinja").write_text("{{ messages[0].content }}")
+    for flags in (["--chat-template", tmp_path / "own.jinja"], ["--date", "2025-03-01"]):
+        refused("evaluate", "--run", run, "--json", *flags, says=[f"{flags[0]} goes with --template chat", "the prompts are paper"], untouched=tmp_path)
+
+
 def write_next_tokens(folder, logits):
     """Replaces the weights of a model, so that the last token alone decides the next. `logits` are
     {last token: {next token: logit}}. The first last token, None, stands for all that are not named.

@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -105,6 +106,13 @@ def test_an_installed_program_has_its_files_and_libraries_and_runs(installed, tm
     assert done.returncode == 0 and done.stdout.strip(), done.stderr
     listed = subprocess.run([program, "list", "configs"], capture_output=True, text=True, env=nothing, cwd=tmp_path).stdout
     assert str(installed / "share/evenkeel/configs/demo.toml") in listed and str(ROOT) not in listed
+
+
+def test_an_installed_program_runs_methods_in_python(installed, tmp_path):
+    done = subprocess.run([installed / "bin/evenkeel", "list", "methods", "--method", f"{ROOT / 'docs/examples/method/fedprox.py'}:FedProx"],
+                          capture_output=True, text=True, cwd=tmp_path, timeout=600,
+                          env={"PATH": "/usr/bin:/bin", "EVENKEEL_PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"})
+    assert done.returncode == 0 and "fedprox" in done.stdout, done.stderr
 
 
 def demo(tmp_path):

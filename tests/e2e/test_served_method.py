@@ -2,12 +2,13 @@
 
 import hashlib
 import pathlib
+import re
 import sys
 
 import pytest
 
 from test_federation import Processes, free_port, keygen, node_arguments, run_settings, same_run, wait_for, wait_until
-from tiny import ROOT, started, tiny_model  # noqa: F401
+from tiny import ROOT, lines, started, tiny_model  # noqa: F401
 
 METHOD = f"{ROOT / 'tests/python/methods/ub_smoe.py'}:UbSmoe"
 SOURCE = pathlib.Path(METHOD.split(":")[0])
@@ -56,3 +57,69 @@ def test_a_node_without_the_methods_file_does_not_join(tiny_model, tmp_path):  #
         node = processes.start(*node_arguments(key, tiny_model, address), log=log)
         assert wait_for(node, log) == 1
     assert "method.name is \"py-ub-smoe\"" in log.read_text() and "--method FILE.py:CLASS" in log.read_text()
+
+
+CHECKS = """import dataclasses
+
+import evenkeel_moe as ek
+import numpy as np
+
+
+class Checks(ek.Method):
+    base = "a3smoe"
+
+    def check_upload(self, upload, client):
+        super().check_upload(upload, client)
+        name = next(name for name in upload.extras if name.endswith(".counts"))
+        none = ek.Payload(upload.adapters, {**upload.extras, name: np.zeros_like(upload.extras[name])})
+        for one, of in ((none, client), (upload, dataclasses.replace(client, top_k=client.top_k + 1))):
+            try:
+                super().check_upload(one, of)
+                raise AssertionError("it was accepted")
+            except ek.EvenkeelError as error:
+                print("refused for client", client.id, "because", error)
+"""
+
+
+def test_the_base_methods_check_gets_the_upload_and_the_client_that_a_hook_gives(tiny_model, tmp_path):  # noqa: F811
+    keys, address, log = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
+    (tmp_path / "checks.py").write_text(CHECKS)
+    method = ["--method", f"{tmp_path / 'checks.py'}:Checks"]
+    with Processes() as processes:
+        server = processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "checks", **FEW, train__rounds=1), *method,
+                                 "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=log)
+        for i, key in enumerate(keys):
+            processes.start(*node_arguments(key, tiny_model, address, *method), log=tmp_path / f"site-{i}.log")
+        assert wait_for(server, log) == 0, log.read_text()
+    refused = re.findall(r"refused for client (\d) because .* were chosen .* times by", log.read_text())
+    assert sorted(refused) == ["0", "0", "1", "1"], log.read_text()
+    assert "lost" not in lines(tmp_path / "run/rounds.jsonl")[0]
+
+
+DIES = """import os
+
+import evenkeel_moe as ek
+
+
+class Dies(ek.Method):
+    def edit_parameters(self, step):
+        if os.path.exists({mark!r}):
+            os.remove({mark!r})
+            os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_node_whose_python_process_was_killed_is_lost_for_one_round_alone(tiny_model, tmp_path):  # noqa: F811
+    keys, address, log = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
+    (tmp_path / "mark").write_text("the first node that sees this file removes it and dies")
+    (tmp_path / "dies.py").write_text(DIES.format(mark=str(tmp_path / "mark")))
+    method = ["--method", f"{tmp_path / 'dies.py'}:Dies"]
+    with Processes() as processes:
+        server = processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "dies", **FEW, train__rounds=3, clients__deadline=20),
+                                 *method, "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=log)
+        for i, key in enumerate(keys):
+            processes.start(*node_arguments(key, tiny_model, address, *method), log=tmp_path / f"site-{i}.log")
+        assert wait_for(server, log) == 0, log.read_text()
+    said = [(tmp_path / f"site-{i}.log").read_text() for i in range(2)]
+    assert sum("was killed by signal 9" in text for text in said) == 1, said
+    assert [len(line.get("lost", [])) for line in lines(tmp_path / "run/rounds.jsonl")] == [1, 0, 0]

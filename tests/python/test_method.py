@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -14,12 +15,15 @@ import pytest
 
 import evenkeel_moe as ek
 from evenkeel_moe._objects import Step, places
+from evenkeel_moe._served import ServedMethods
 from evenkeel_moe._source import sha256_of_source
 from evenkeel_moe._wire import _encoded
 from own_method import METHODS, adapter, python, records, succeeded, train  # noqa: F401
 from tiny import PROGRAM, one_line, started
 
 MOMENTUM = METHODS / "momentum.py"
+sys.path.insert(0, str(METHODS))
+from momentum import ServerMomentum  # noqa: E402
 
 
 def test_without_momentum_the_adapter_has_the_bits_of_fedit(config, fedit, momentum, tmp_path):
@@ -163,6 +167,97 @@ def test_an_interrupted_run_stops_and_its_host_with_it(config, tmp_path):
             break
         time.sleep(0.02)
     assert not pathlib.Path(f"/proc/{host}").exists()
+
+
+def shell(command):
+    """Runs a command that a message says, as a user pastes it."""
+    return subprocess.run(command, shell=True, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_the_command_of_status_resumes(config, tmp_path):
+    out, method = tmp_path / "a run", f"{MOMENTUM}:ServerMomentum"
+    process = subprocess.Popen([PROGRAM, "train", config, "--out", out, "--quiet", "--method", method, "--set", "train.rounds=30"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while process.poll() is None and not (out / "rounds.jsonl").exists():
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    command = re.search("resume with: (.*)", started("status", out).stdout)[1]
+    assert f"--method {method}" in command and len(records(out)) < 30
+    done = shell(command)
+    assert done.returncode == 0 and len(records(out)) == 30, done.stderr
+    one_line(train(config, out, method=method), f"resume it with: {command}")
+
+
+def test_the_command_of_an_interrupted_class_resumes(config, tmp_path):
+    def stop(round):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="resume with: ") as raised:
+        ek.train(config, method=ServerMomentum, set={"train.rounds": 30}, out=tmp_path / "run", on_round=stop)
+    command = str(raised.value).split("resume with: ")[1]
+    assert f"--method {MOMENTUM}:ServerMomentum" in command
+    done = shell(command)
+    assert done.returncode == 0 and len(records(tmp_path / "run")) == 30, done.stderr
+    tried = re.search("try the model: (.*)", done.stderr)[1]
+    assert f"--method {MOMENTUM}:ServerMomentum" in tried and shell(f"{tried} --max-new-tokens 2").returncode == 0
+
+
+def test_a_class_without_a_file_is_said_to_have_none():
+    own = type("Own", (ek.Method,), {"__module__": "no_module_of_a_file"})
+    for methods, says in (([own], "evenkeel train; Own has no file for --method"), ([ServerMomentum], "evenkeel train")):
+        error = KeyboardInterrupt("stopped, the state is saved; resume with: evenkeel train")
+        ServedMethods(methods)._say_how_to_go_on(error)
+        assert says in str(error) and ("no file" in str(error)) == (own in methods)
+
+
+def study_of(config, folder, *settings):
+    """Writes a study of FedIT and server momentum with settings of all arms, and returns its file."""
+    (folder / "study.toml").write_text(
+        f'[study]\nbase = "{config}"\nseeds = [1]\nreference = "fedit"\nset = {json.dumps(["train.rounds=1", *settings])}\n'
+        + "".join(f'[[study.arm]]\nname = "{name}"\nset = ["method.name={name}"]\n' for name in ("fedit", "server-momentum")))
+    return folder / "study.toml"
+
+
+def test_the_job_array_of_a_study_names_the_methods_file(config, tmp_path):
+    file, method = study_of(config, tmp_path), f"{MOMENTUM}:ServerMomentum"
+    done = started("study", file, "--out", tmp_path / "out", "--method", method, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    command = re.search(r"--wrap='(.*?) --shard", done.stdout)[1]
+    assert f"--method {method}" in command
+    made = shell(f"{command} --shard 2/2")
+    assert made.returncode == 0 and (tmp_path / "out/server-momentum/seed-1/adapter").is_dir(), made.stderr
+    assert started("doctor", "--config", file, "--method", method, cwd=tmp_path).returncode == 0
+
+
+def test_a_config_of_a_run_is_shown_with_its_method(config, momentum):
+    method = f"{MOMENTUM}:ServerMomentum"
+    for command in (["tokenize", "--rows", 1], ["doctor"]):
+        one_line(started(*command, "--config", momentum / "config.toml"), "method.name is \"server-momentum\"", "--method FILE.py:CLASS")
+        for file in (momentum / "config.toml", config):
+            done = started(*command, "--config", file, "--method", method)
+            assert done.returncode == 0, done.stderr
+        one_line(started(*command[:1], "--method", method), "--method goes with --config")
+
+
+@pytest.mark.parametrize("setting", ["method.name=ffa-lora", "method={name=\"ffa-lora\"}"])
+def test_a_flag_and_a_setting_that_choose_two_methods_are_refused(config, tmp_path, setting):
+    method = f"{MOMENTUM}:ServerMomentum"
+    for done in (train(config, tmp_path / "run", "--set", setting, method=method),
+                 started("tokenize", "--config", config, "--method", method, "--set", setting),
+                 started("doctor", "--config", config, "--method", method, "--set", setting)):
+        one_line(done, f"--set method.name is ffa-lora, but --method is {method}: give one of the two")
+    assert not (tmp_path / "run").exists()
+    same = train(config, tmp_path / "run", "--set", setting.replace("ffa-lora", "server-momentum"), "--print-config", method=method)
+    assert same.returncode == 0, same.stderr
+
+
+def test_keys_of_a_method_may_stand_in_the_config_of_another(config, tmp_path):
+    """As in a study, whose arms share a base config."""
+    ek.Study(study_of(config, tmp_path, "method.server-momentum.momentum=0.5"), out=tmp_path / "out", methods=[ServerMomentum]).run()
+    for arm in ("fedit", "server-momentum"):
+        (run,) = ek.Study.open(tmp_path / "out").runs(arm)
+        assert run.config["method"]["name"] == arm and run.config["method"]["server-momentum"] == {"momentum": 0.5}
 
 
 def test_the_digest_of_a_source_is_over_the_modules_beside_it_too(tmp_path):

@@ -1,8 +1,11 @@
 """Tests methods that are classes of the process that trains with them, their client hooks, and what checks them."""
 
+import dataclasses
 import pathlib
 import sys
+import threading
 import time
+import tomllib
 
 import numpy as np
 import pytest
@@ -66,6 +69,42 @@ def test_a_study_compares_a_class_with_fedit(config, tmp_path):
     assert difference["arm"] == "momentum" and difference["low"] <= difference["difference"] <= difference["high"]
 
 
+def test_a_class_replaces_the_method_of_a_dict_and_settings_may_not_name_one(config, fedit, tmp_path):
+    table = tomllib.loads(config.read_text())
+    for n, given in enumerate((table, {**table, "method": {"name": "fedit", "gate_norm": "olmoe_native"}}, {**table, "method": {}, "method.name": "fedit"},
+                               ek.Run(fedit).config | {"output": {}})):
+        run = ek.train(given, method=Louder, set={"train.rounds": 1}, out=tmp_path / str(n))
+        assert run.config["method"]["name"] == "louder" and run.manifest["method"]["hooks"] == ["prepare"]
+    for chosen in ({"method.name": "fedit"}, {"method": {"name": "fedit"}}):
+        for call in (lambda: ek.train(config, method=Louder, set=chosen), lambda: ek.train(table, method=Louder(), set=chosen),
+                     lambda: ek.train(config, method="own.py:Own", set=chosen), lambda: ek.check_method(Louder, set=chosen)):
+            with pytest.raises(TypeError, match="method and method.name of set both choose a method"):
+                call()
+
+
+def test_options_of_an_object_go_with_the_run_that_it_trains(config, momentum, tmp_path):
+    """Arms of a study choose their options, and a run that is scored has its own."""
+    for call in (lambda: ek.Study("study.toml", out=tmp_path, methods=[ServerMomentum(momentum=0.5)]),
+                 lambda: ek.Study.open(tmp_path, methods=[ServerMomentum(momentum=0.5)])):
+        with pytest.raises(TypeError, match=r"object of ServerMomentum with options, allowed: the class, and method.server-momentum.momentum=0.5"):
+            call()
+    ek.Study("study.toml", out=tmp_path, methods=[ServerMomentum(momentum=0.9)])  # the default
+    for use in (lambda one: ek.evaluate(run=momentum, method=one, limit=1), lambda one: ek.generate("a", run=momentum, method=one, max_new_tokens=2)):
+        with pytest.raises(TypeError, match=r"method has method.server-momentum.momentum = 0.5, in the run 0.9"):
+            use(ServerMomentum(momentum=0.5))
+        assert use(ServerMomentum(momentum=0.9)) is not None
+
+
+def test_no_thread_outlives_a_call(config, tmp_path):
+    before = set(threading.enumerate())
+    ek.train(config, method=Louder, set={"train.rounds": 1}, out=tmp_path / "run")
+    for _ in range(200):
+        if set(threading.enumerate()) <= before:
+            break
+        time.sleep(0.02)
+    assert set(threading.enumerate()) <= before
+
+
 def hooks_of_base(name, library):
     """A class that overrides every hook, and calls the base method's in each."""
     def hook_of(hook):
@@ -79,6 +118,82 @@ def test_the_base_methods_hooks_have_its_bits(config, tmp_path, name, library):
         pytest.importorskip("torch").set_num_threads(1)
     own = ek.train(config, method=hooks_of_base(name, library), out=tmp_path / "own")
     assert adapter(own.path) == adapter(ek.train(config, set={"method.name": name}, out=tmp_path / "base").path)
+
+
+class AsksAsAnother(ek.Method):
+    """Asks the base method's broadcast for the adapter of a client of another rank."""
+
+    base = "hetlora"
+    sent = []
+
+    def broadcast(self, state, client, round):
+        small = super().broadcast(state, dataclasses.replace(client, rank=1), round)
+        AsksAsAnother.sent += [factors.a.shape[-2] for factors in small.adapters.values()]
+        return super().broadcast(state, client, round)
+
+
+class CountsAnew(ek.Method):
+    """Gives the base method's upload routing counts of its own."""
+
+    base = "a3smoe"
+    uploads = 0
+
+    def upload(self, download, setup, counts, view):
+        twice = {layer: ek.RoutingCounts(2 * one.counts, 2 * one.tokens) for layer, one in counts.items()}
+        sent = super().upload(download, setup, twice, view)
+        assert all((sent.extras[f"{layer}.counts"] == 2 * one.counts).all() and sent.extras[f"{layer}.tokens"] == 2 * one.tokens
+                   for layer, one in counts.items())
+        wrong = {layer: ek.RoutingCounts(one.counts[:-1], one.tokens) for layer, one in counts.items()}
+        with pytest.raises(ek.EvenkeelError, match="has shape .* expected"):
+            super().upload(download, setup, wrong, view)
+        CountsAnew.uploads += 1
+        return super().upload(download, setup, counts, view)
+
+
+def test_the_base_methods_hooks_get_the_arguments_that_a_hook_gives(config, tmp_path):
+    one_round = {"train.rounds": 1, "train.local_epochs": 0.25, "evaluate.every": 0}
+    ek.train(config, method=AsksAsAnother, set={**one_round, "clients.ranks": [1, 2, 3, 3]}, out=tmp_path / "ranks")
+    assert set(AsksAsAnother.sent) == {1}
+    ek.train(config, method=CountsAnew, set=one_round, out=tmp_path / "counts")
+    assert CountsAnew.uploads == 4
+
+
+def test_the_mean_of_k_over_all_clients_reaches_the_base_method(config, tmp_path):
+    """A round has more than a hook sees of it. phi of UB-SMoE follows from that mean."""
+    few = {"clients.participation": 0.5, "train.rounds": 1}
+    over = {"kbar_over": "clients"}
+    own = ek.train(config, method=type("Over", (hooks_of_base("ub-smoe", "numpy"),), {"base_options": over}), set=few, out=tmp_path / "own")
+    known = ek.train(config, set={"method.name": "ub-smoe", "method.ub-smoe.kbar_over": "clients", **few}, out=tmp_path / "known")
+    assert own.rounds_list()[0]["diagnostics"] == known.rounds_list()[0]["diagnostics"]
+
+
+class OtherObjects(ek.Method):
+    """Gives the base method's hooks what they cannot get."""
+
+    needs_individuals = True
+
+    def prepare(self, download, view):
+        for call, error in ((lambda: super(OtherObjects, self).prepare({}, view), "got a dict as download, expected Payload"),
+                            (lambda: super(OtherObjects, self).prepare(download, ek.View), "takes the view that prepare was called with"),
+                            (lambda: super(OtherObjects, self).upload(download, None, {}, view), "upload is called in prepare"),
+                            (lambda: setattr(view, "client", dataclasses.replace(view.client, rank=1)), "View.client cannot be set"),
+                            (lambda: setattr(view, "base_change", {}), "View.base_change cannot be set")):
+            with pytest.raises((TypeError, RuntimeError, AttributeError), match=error):
+                call()
+        return super().prepare(download, view)
+
+    def aggregate(self, server, state, round, uploads):
+        for call, error in ((lambda: super(OtherObjects, self).aggregate(server, state, round, list(uploads)[:2]), "takes the uploads that aggregate was"),
+                            (lambda: super(OtherObjects, self).aggregate(server, state, uploads, uploads), "got a Uploads as round, expected RoundView"),
+                            (lambda: setattr(uploads, "weights", [1.0]), "Uploads.weights cannot be set"),
+                            (lambda: setattr(uploads[0], "adapters", {}), "Upload.adapters cannot be set")):
+            with pytest.raises((TypeError, AttributeError), match=error):
+                call()
+        return super().aggregate(server, state, round, uploads)
+
+
+def test_what_a_base_method_cannot_get_is_refused(config, fedit, tmp_path):
+    assert adapter(ek.train(config, method=OtherObjects, out=tmp_path / "run").path) == adapter(fedit)
 
 
 # --- evaluation ---
@@ -351,6 +466,13 @@ def test_the_examples_are_short(method):
 
 def test_an_example_keeps_what_every_method_promises():
     assert "two ranks give the same bits" in ek.check_method(Scaffold)
+
+
+def test_the_small_run_of_a_check_may_have_other_budgets_and_needs_two_rounds():
+    assert "every budget is evaluated" in ek.check_method(Louder, set={"evaluate": {"budgets": [1.0]}}, ranks=False)
+    for settings in ({"train.rounds": 1}, {"train": {"rounds": 0}}):
+        with pytest.raises(ValueError, match="train.rounds is [01], allowed: 2 or more"):
+            ek.check_method(Louder, set=settings)
 
 
 class Forgets(ek.Method):

@@ -18,7 +18,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import evenkeel_moe as ek
-from evenkeel_moe import _program, _toml, _torch
+from evenkeel_moe import _program, _toml, _torch, commands
 from package import CONFIG, ROOT, python, settings, train
 from tiny import evenkeel, lines, without_seconds
 
@@ -90,6 +90,15 @@ def test_resume_with_more_rounds_equals_a_longer_run(run_and_calls, tiny_model, 
     assert len(run.rounds_list()) == 1
     assert run.resume(rounds=2).path == run.path
     assert without_seconds(run.rounds_list()) == without_seconds(run_and_calls[0].rounds_list())
+
+
+def test_resume_takes_settings(tiny_model, tmp_path):
+    run = train(tiny_model, tmp_path / "run", {"train__rounds": 1})
+    assert len(run.resume(set={"train.rounds": 2, "evaluate": {"every": 2}}).rounds_list()) == 2
+    assert len(run.resume(3, set={"evaluate.every": 3}).rounds_list()) == 3
+    for given in ({"train.rounds": 4}, {"train": {"rounds": 4}}):
+        with pytest.raises(TypeError, match="rounds and train.rounds of set are the same key"):
+            run.resume(rounds=4, set=given)
 
 
 def adapter_bytes(run):
@@ -187,6 +196,8 @@ def test_texts_that_cannot_be_scored_raise_an_error(tiny_model):
     assert [sorted(score)[:2] for score in scores] == [["greedy", "ids"], ["error", "index"], ["greedy", "ids"]]
     with pytest.raises(TypeError, match="a list of texts"):
         ek.score("a text", model=tiny_model)
+    with pytest.raises(ek.EvenkeelError, match="nowhere"):
+        ek.score([], model="nowhere", strict=False)
 
 
 def test_evaluate_gives_the_scores_of_the_command(run_and_calls):
@@ -349,6 +360,33 @@ def test_shipped_configs_are_found_from_any_folder(monkeypatch, tmp_path, tiny_m
     monkeypatch.chdir(tmp_path)
     run = ek.train("configs/tiny/train.toml", set=settings(tiny_model, train__rounds=1, evaluate__limit=1), out="run")
     assert len(run.rounds_list()) == 1
+
+
+def test_what_ships_is_found_beside_the_program(monkeypatch, tmp_path):
+    """As with a package that is installed without a program, and $EVENKEEL_PROGRAM."""
+    monkeypatch.setattr(_program, "SHARED", tmp_path / "none")
+    monkeypatch.setattr(_program, "PACKAGE", tmp_path / "some/site-packages/evenkeel_moe")
+    monkeypatch.setenv("EVENKEEL_PROGRAM", str(fake(tmp_path / "sources/build/release/evenkeel", SAYS_VERSION)))
+    config = fake(tmp_path / "sources/configs/demo.toml")
+    assert _program.shared_path("configs/demo.toml") == config
+    for shared in ("share/evenkeel", "_share"):
+        program = fake(tmp_path / shared.replace("/", "-") / "bin/evenkeel", SAYS_VERSION)
+        monkeypatch.setenv("EVENKEEL_PROGRAM", str(program))
+        assert _program.shared_path("configs/demo.toml") is None
+        config = fake(program.parents[1] / shared / "configs/demo.toml")
+        assert _program.shared_path("configs/demo.toml") == config
+    monkeypatch.setenv("EVENKEEL_PROGRAM", str(tmp_path / "nothing"))
+    assert _program.shared_path("configs/demo.toml") is None
+
+
+@pytest.mark.parametrize("script, says", [("import os; os.kill(os.getpid(), 9)", "fetch.py was ended by SIGKILL"),
+                                          ("raise SystemExit(3)", "fetch.py ended with exit code 3"),
+                                          ("raise SystemExit('a\\nreason')", "^reason")])
+def test_a_fetch_that_fails_is_an_error_also_without_a_word(monkeypatch, tmp_path, script, says):
+    (tmp_path / "fetch.py").write_text(script)
+    monkeypatch.setattr(commands, "shared_path", lambda _: tmp_path / "fetch.py")
+    with pytest.raises(ek.EvenkeelError, match=says):
+        ek.fetch_smollm2(tmp_path / "model")
 
 
 # --- values, types, versions ---

@@ -374,6 +374,9 @@ def test_evaluate_scores_rows_as_their_file(tiny_model, tmp_path):
     flags = {"model": tiny_model, "score": "exact", "max_new_tokens": 3, "limit": 8}
     expected = without_seconds(ek.evaluate(tasks="files", data=file, **flags))
     assert expected[0]["rows"] == 8
+    assert without_seconds(ek.evaluate(data=file, **flags)) == without_seconds(ek.evaluate(data=str(tmp_path / "row*.jsonl"), **flags)) == expected
+    with pytest.raises(ek.EvenkeelError, match="--model needs --tasks|--tasks files"):
+        ek.evaluate(data=tmp_path, model=tiny_model)
     for source in (frame_of(asked()), asked(), write(tmp_path / "rows.csv", separated(asked(), ","))):
         assert without_seconds(ek.evaluate(data=source, columns=RENAMED, **flags)) == expected
     for part, rows in (("a", asked(7)), ("b", asked(5, 7))):
@@ -447,6 +450,14 @@ def test_the_command_renames_columns_and_replaces_its_file(tmp_path):
     done = rows_command("rows.csv", "out.jsonl", "--columns", "prompt=question,completion=answer", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "") and lines(tmp_path / "out.jsonl") == answered(asked())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "rows.csv"]
+
+
+def test_the_command_names_its_file_when_the_disk_is_full(tmp_path):
+    write(tmp_path / "rows.csv", separated(asked(2000), ","))
+    done = subprocess.run(["bash", "-c", f"ulimit -f 8; exec {shlex.quote(sys.executable)} -m evenkeel_moe rows rows.csv out.jsonl"],
+                          capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+    assert (done.returncode, done.stderr) == (1, f"evenkeel: [io] {tmp_path / 'out.jsonl'}: File too large\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
 @pytest.mark.parametrize("words, says", [

@@ -239,17 +239,22 @@ BegunRequest begun_request(const fs::path& folder) {
 }
 
 /// Returns the command that resumes the run. It names the config file that the run was begun with, or the copy in the
-/// run folder if that file does not exist any more.
+/// run folder if that file does not exist any more, and the file of a method in Python.
 std::string resume_command(const fs::path& folder, const std::vector<std::string>& more) {
   auto config = folder / "config.toml";
+  std::vector<std::string> method;
   try {
     const auto manifest = read_manifest(folder);
-    const fs::path file = JsonView(manifest, std::string(kManifestFile), kCheckpoint).at("request").at("file").string();
+    const JsonView view(manifest, std::string(kManifestFile), kCheckpoint);
+    const fs::path file = view.at("request").at("file").string();
     if (is_file(file)) config = file;
+    if (const auto own = view.find(kMethod))
+      method = methods::method_flag(own->at("file").string(), own->at("class").string());
   } catch (const Error&) {  // readers of the manifest report its errors
   }
   const bool served = path_exists(folder / "federation");  // flower/federation/serve.h
   std::vector<std::string> words{served ? "serve" : "train", config.string(), "--out", folder.string(), "--resume"};
+  words.insert(words.end(), method.begin(), method.end());
   words.insert(words.end(), more.begin(), more.end());
   return command_line(words) + (served ? ", with the flags of its network" : "");
 }
