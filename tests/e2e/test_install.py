@@ -112,7 +112,7 @@ def test_an_installed_program_runs_methods_in_python(installed, tmp_path):
     done = subprocess.run([installed / "bin/evenkeel", "list", "methods", "--method", f"{ROOT / 'docs/examples/method/fedprox.py'}:FedProx"],
                           capture_output=True, text=True, cwd=tmp_path, timeout=600,
                           env={"PATH": "/usr/bin:/bin", "EVENKEEL_PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"})
-    assert done.returncode == 0 and "fedprox" in done.stdout, done.stderr
+    assert done.returncode == 0 and "\nfed-prox " in done.stdout, done.stderr
 
 
 def demo(tmp_path):
