@@ -80,7 +80,7 @@ def test_a_prompt_that_just_fits_is_accepted(tiny_model, tmp_path):
                         "--score", "choice", "--options", "oak,tin", "--max-new-tokens", 1, "--template", "plain")
         low, high = (middle, high) if done.returncode == 0 else (low, middle)
     succeed("train", CONFIG, "--out", tmp_path / "fits", *files(tmp_path, tiny_model, rows(low), **options))
-    refused_before(tmp_path, files(tmp_path, tiny_model, rows(low + 1), **options), "row 0", "positions")
+    refused_before(tmp_path, files(tmp_path, tiny_model, rows(low + 1), **options), "test.jsonl:1", "positions")
 
 
 def test_an_invalid_row_of_a_clients_test_file_is_rejected(tiny_model, tmp_path):
@@ -145,9 +145,9 @@ def test_evaluate_checks_all_rows_before_scoring(score, rows, says, tiny_model, 
 def test_a_prompt_with_its_longest_option_must_fit(tiny_model, tmp_path):
     """A prompt can fit with the new tokens but not with a long option."""
     rows = [{"prompt": "Name a tree.", "completion": "oak", "options": ["oak", "elm " * 1200]}]
-    refused_before(tmp_path, files(tmp_path, tiny_model, rows, data__files__score="choice", data__files__options="['oak','tin']"), "row 0")
+    refused_before(tmp_path, files(tmp_path, tiny_model, rows, data__files__score="choice", data__files__options="['oak','tin']"), "test.jsonl:1", "positions")
     done = evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "late.jsonl", rows), "--score", "choice")
-    one_line(done, "row 0", "positions")
+    one_line(done, "late.jsonl:1", "positions")
 
 
 def test_missing_task_files_are_reported_before_scoring(tiny_model, tmp_path):

@@ -106,4 +106,4 @@ def test_generated_pages_contain_the_commands_and_public_names():
     api = site.MADE["python-api.md"]()
     for name in ("train", "Run", "Study", "EvenkeelError"):
         assert f"\n## {name}\n" in api
-    assert "`.resume(rounds: Optional[int] = None, **options: Any) -> Run`" in api
+    assert "`.resume(rounds: Optional[int] = None, *, set: Optional[Mapping[str, Any]] = None, **options: Any) -> Run`" in api
