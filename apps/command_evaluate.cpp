@@ -41,15 +41,6 @@ void count_left_out(const EvaluateFlags& flags, const fed::ExperimentConfig& con
     }
 }
 
-/// Checks that flags of a chat template have an effect on prompts of this form.
-void check_chat_flags(const EvaluateFlags& flags, data::PromptTemplate form) {
-  const bool is_chat = form == data::PromptTemplate::kChat;
-  EK_CHECK(!flags.chat_template || is_chat, kConfig, "--chat-template goes with --template chat; the prompts are ",
-           config::name_of(form));
-  EK_CHECK(!flags.date || is_chat, kConfig, "--date goes with --template chat; the prompts are ",
-           config::name_of(form));
-}
-
 fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& left_out) {
   fed::RunEvaluation changes;
   if (!flags.tasks.empty()) changes.tasks = flags.tasks;
@@ -68,7 +59,7 @@ fed::RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, Left
   changes.adjust = [=, &left_out](fed::ExperimentConfig& config) {
     if (decode) config.evaluate.decode = *decode;
     if (form) config.data.form = *form;
-    check_chat_flags(flags, config.data.form);
+    check_chat_flags(flags.chat_template.has_value(), flags.date.has_value(), config.data.form);
     if (flags.chat_template) config.data.chat_template = *flags.chat_template;
     if (flags.date) config.data.date = jinja::Date::settled(*flags.date);
     if (dtype_given) config.model.dtype = dtype;

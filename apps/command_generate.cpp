@@ -140,9 +140,7 @@ void run_generate(const GenerateFlags& flags) {
   const auto given = parse_enum<data::PromptTemplate>("--template", flags.form.value_or("plain"));
   Source source(flags.source);
   const auto form = flags.form ? given : source.form();
-  EK_CHECK(!flags.chat_template || form == data::PromptTemplate::kChat, kConfig,
-           "--chat-template goes with --template chat");
-  EK_CHECK(!flags.date || form == data::PromptTemplate::kChat, kConfig, "--date goes with --template chat");
+  check_chat_flags(flags.chat_template.has_value(), flags.date.has_value(), form);
   if (flags.chat_template) source.use_chat_template(*flags.chat_template);
   if (flags.date) source.use_date(jinja::Date::read(jinja::Date::settled(*flags.date), "--date"));
   const data::Prompts prompts(source.tokenizer(), form);

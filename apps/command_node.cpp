@@ -261,7 +261,8 @@ void add_node_command(CLI::App& program) {
   add_masking(*command, flags->masking);
   add_client_budget(*command, flags->client_budget);
   flags->method.add_to(*command, "where the server's run uses it; a server sends no code");
-  command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
+  command->add_option("--memory", flags->memory,
+                      "folder of what it keeps, with its lock and an int8 base (default: beside the key)");
   command->add_option("--adapters", flags->adapters,
                       "folder that the final adapter of each run is written into (default: beside the key)");
   command->add_option("--threads", flags->threads, "processor threads (default: as the run says)");

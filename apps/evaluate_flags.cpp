@@ -95,9 +95,8 @@ void EvaluateFlags::check() const {
   check_budgets(budgets);
   check_row_flags(*this);
   limits::check_integer("--limit", limit.value_or(0), 0, limits::kRows);
-  EK_CHECK(!chat_template || !form || *form == "chat", kConfig, "--chat-template goes with --template chat");
-  EK_CHECK(!chat_template || form || !run.empty(), kConfig, "--chat-template goes with --template chat");
-  EK_CHECK(!date || (form ? *form == "chat" : !run.empty()), kConfig, "--date goes with --template chat");
+  if (const auto given = prompt_form(); given || run.empty())  // else the run's decides, once it is read
+    check_chat_flags(chat_template.has_value(), date.has_value(), given.value_or(data::PromptTemplate::kPaper));
   if (date) jinja::Date::read(jinja::Date::settled(*date), "--date");
   EK_CHECK(seed.value_or(0) >= 0, kConfig, "--seed is ", *seed, ", allowed: 0 or more");
   limits::check_integer("--max-new-tokens", max_new_tokens.value_or(1), 1, limits::kTokens);

@@ -203,4 +203,12 @@ tokenizer::Tokenizer& Source::tokenizer_of_model() const {
 
 data::PromptTemplate Source::form() const { return run_ ? run_->config()->data.form : data::PromptTemplate::kPlain; }
 
+void check_chat_flags(bool template_given, bool date_given, data::PromptTemplate form) {
+  const bool is_chat = form == data::PromptTemplate::kChat;
+  EK_CHECK(!template_given || is_chat, kConfig, "--chat-template goes with --template chat; the prompts are ",
+           config::name_of(form));
+  EK_CHECK(!date_given || is_chat, kConfig, "--date goes with --template chat; the prompts are ",
+           config::name_of(form));
+}
+
 }  // namespace evenkeel::apps

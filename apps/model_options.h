@@ -115,6 +115,10 @@ class Source {
   mutable std::optional<tokenizer::Tokenizer> tokenizer_;
 };
 
+/// Checks that --chat-template and --date have an effect: a chat template renders the prompts.
+/// \param template_given, date_given  whether the flags are there \throws kConfig naming the form of the prompts
+void check_chat_flags(bool template_given, bool date_given, data::PromptTemplate form);
+
 /// Parses a flag's value as an enumerator. \throws kConfig listing the allowed values
 template <config::NamedEnum E>
 E parse_enum(std::string_view flag, std::string_view text) {

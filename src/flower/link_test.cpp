@@ -152,6 +152,7 @@ TEST(Link, ASecondNodeWithTheSameKeyIsRefusedWhileTheFirstIsOnline) {
   const testing::TemporaryFolder machine;  // another one, with a copy of the key
   auto options = testing::node_options(coordinator, keys, 0);
   options.key_file = machine.path() / "copy.pem";
+  options.folder = machine.path() / "memory";
   fs::copy_file(keys.file(0), options.key_file);
   NodeLink second(options);
   EXPECT_NE(testing::refusal([&] { second.join(); }).find("online already"), std::string::npos);
@@ -165,7 +166,7 @@ TEST(Link, ASecondProcessOfThisMachineWithTheSameKeyIsRefusedAtOnce) {
   NodeLink first(testing::node_options(coordinator, keys, 0));
   first.join();
   NodeLink second(testing::node_options(coordinator, keys, 0));
-  EXPECT_NE(testing::refusal([&] { second.join(); }).find("node-0.pem"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { second.join(); }).find("node-0.memory"), std::string::npos);
   coordinator.send(first.id(), Content(), {});
   testing::next_instruction(first);
 }
@@ -200,7 +201,7 @@ TEST(Link, ACopyOfTheStateOfALivingNodeDoesNotSignItOff) {
   fs::copy_file(keys.file(0), options.key_file);
   options.folder = machine.path() / "memory";
   make_folders(options.folder);
-  fs::copy_file(keys.file(0).string() + ".memory/link.json", options.folder / "link.json");
+  fs::copy_file(keys.folder_of(0) / "link.json", options.folder / "link.json");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
   options.stop = [end] { return std::chrono::steady_clock::now() > end; };
   NodeLink second(options);
@@ -218,6 +219,7 @@ TEST(Link, AProcessIsRefusedWhenAnotherOneHasTakenItsPlace) {
   const testing::TemporaryFolder machine;  // a clone of the first one
   auto options = testing::node_options(coordinator, keys, 0);
   options.key_file = machine.path() / "clone.pem";
+  options.folder = machine.path() / "memory";
   fs::copy_file(keys.file(0), options.key_file);
   NodeLink second(options);
   second.join();
@@ -408,7 +410,10 @@ TEST(Link, WithoutTlsARefusalCountsWhenItIsRepeated) {
     if (request.path == path::kRegister || request.path == path::kActivate) return {.body = encode(NodeId{7})};
     return {};
   });
-  NodeLink link({.server = {.port = server.port(), .insecure = true}, .key_file = keys.file(0), .heartbeat_s = 10});
+  NodeLink link({.server = {.port = server.port(), .insecure = true},
+                 .key_file = keys.file(0),
+                 .folder = keys.folder_of(0),
+                 .heartbeat_s = 10});
   link.join();
   EXPECT_EQ(link.id(), 7u);
   EXPECT_FALSE(link.poll());
@@ -429,7 +434,10 @@ Answering wrong_clock(std::string_view path, int refusals) {
 TEST(Link, AServersClockThatIsSetRightAgainIsWaitedForAfterJoining) {
   const testing::Keys keys(1);
   const HttpServer server({.host = "127.0.0.1", .threads = 4}, wrong_clock(path::kPullMessages, 3));
-  NodeLink link({.server = {.port = server.port(), .insecure = true}, .key_file = keys.file(0), .heartbeat_s = 10});
+  NodeLink link({.server = {.port = server.port(), .insecure = true},
+                 .key_file = keys.file(0),
+                 .folder = keys.folder_of(0),
+                 .heartbeat_s = 10});
   link.join();
   EXPECT_FALSE(link.poll()) << "there is no instruction, after three refusals";
 }
@@ -437,7 +445,10 @@ TEST(Link, AServersClockThatIsSetRightAgainIsWaitedForAfterJoining) {
 TEST(Link, ANodeWhoseClockIsWrongDoesNotJoin) {
   const testing::Keys keys(1);
   const HttpServer server({.host = "127.0.0.1", .threads = 4}, wrong_clock(path::kRegister, 3));
-  NodeLink link({.server = {.port = server.port(), .insecure = true}, .key_file = keys.file(0), .heartbeat_s = 10});
+  NodeLink link({.server = {.port = server.port(), .insecure = true},
+                 .key_file = keys.file(0),
+                 .folder = keys.folder_of(0),
+                 .heartbeat_s = 10});
   EXPECT_NE(testing::refusal([&] { link.join(); }).find("the clocks differ by more than 5 s"), std::string::npos);
 }
 

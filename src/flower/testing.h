@@ -24,6 +24,7 @@ struct Keys {
       allowed.push_back({.key = flower::make_key(file(i)).public_key(), .name = "node-" + std::to_string(i)});
   }
   fs::path file(int i) const { return folder.path() / ("node-" + std::to_string(i) + ".pem"); }
+  fs::path folder_of(int i) const { return file(i).replace_extension(".memory"); }
 
   testing::TemporaryFolder folder;
   std::vector<flower::AllowedKey> allowed;
@@ -37,6 +38,7 @@ inline flower::CoordinatorOptions options_for(const Keys& keys) {
 inline flower::NodeOptions node_options(const flower::Coordinator& coordinator, const Keys& keys, int i) {
   return {.server = {.port = coordinator.port(), .insecure = true},
           .key_file = keys.file(i),
+          .folder = keys.folder_of(i),
           .heartbeat_s = 10,
           .poll_s = 0.01,
           .call_timeout_s = 60};

@@ -130,7 +130,8 @@ TEST(PreparedTask, AContextLeavesRoomForTheLongestAnswerOfItsRow) {
   const auto said = testing::refusal(
       [&] { PreparedTask(choice_of({}), {{too_long}}, characters(), model->spec(), {.max_new_tokens = 4}); });
   EXPECT_NE(said.find("row 0: the prompt has "), std::string::npos) << said;
-  EXPECT_NE(said.find("more than the 412 that the model's positions leave beside an answer"), std::string::npos)
+  EXPECT_NE(said.find("more than the 412 that the model's positions leave beside its longest answer"),
+            std::string::npos)
       << said;
 }
 

@@ -72,7 +72,8 @@ std::string take_gap(std::string& prompt, data::PromptTemplate form) {
 /// \param most  the largest number of tokens that leaves room for an answer
 void check_length(const std::vector<int64_t>& prompt, int64_t most) {
   EK_CHECK(static_cast<int64_t>(prompt.size()) <= most, kData, "the prompt has ", prompt.size(),
-           " tokens, more than the ", std::max<int64_t>(0, most), " that the model's positions leave beside an answer");
+           " tokens, more than the ", std::max<int64_t>(0, most),
+           " that the model's positions leave beside its longest answer");
 }
 
 /// Returns the row with as much of its context as fits. \throws kData when its prompt does not even fit without one.

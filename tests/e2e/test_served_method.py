@@ -59,6 +59,20 @@ def test_a_node_without_the_methods_file_does_not_join(tiny_model, tmp_path):  #
     assert "method.name is \"py-ub-smoe\"" in log.read_text() and "--method FILE.py:CLASS" in log.read_text()
 
 
+def served(folder, model, source, name, **changes):
+    """Serves a run of a method with this source to two nodes. Returns the logs of the server and of the nodes, and the records."""
+    keys, address, log = keygen(folder, 2), f"127.0.0.1:{free_port()}", folder / "serve.log"
+    (folder / "own.py").write_text(source)
+    method = ["--method", f"{folder / 'own.py'}:{name}"]
+    with Processes() as processes:
+        server = processes.start("serve", "configs/tiny/train.toml", *run_settings(model, name.lower(), **FEW, **changes), *method,
+                                 "--out", folder / "run", "--listen", address, "--allow", folder / "keys.txt", "--insecure", log=log)
+        for i, key in enumerate(keys):
+            processes.start(*node_arguments(key, model, address, *method), log=folder / f"site-{i}.log")
+        assert wait_for(server, log) == 0, log.read_text()
+    return log.read_text(), [(folder / f"site-{i}.log").read_text() for i in range(2)], lines(folder / "run/rounds.jsonl")
+
+
 CHECKS = """import dataclasses
 
 import evenkeel_moe as ek
@@ -82,18 +96,9 @@ class Checks(ek.Method):
 
 
 def test_the_base_methods_check_gets_the_upload_and_the_client_that_a_hook_gives(tiny_model, tmp_path):  # noqa: F811
-    keys, address, log = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
-    (tmp_path / "checks.py").write_text(CHECKS)
-    method = ["--method", f"{tmp_path / 'checks.py'}:Checks"]
-    with Processes() as processes:
-        server = processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "checks", **FEW, train__rounds=1), *method,
-                                 "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=log)
-        for i, key in enumerate(keys):
-            processes.start(*node_arguments(key, tiny_model, address, *method), log=tmp_path / f"site-{i}.log")
-        assert wait_for(server, log) == 0, log.read_text()
-    refused = re.findall(r"refused for client (\d) because .* were chosen .* times by", log.read_text())
-    assert sorted(refused) == ["0", "0", "1", "1"], log.read_text()
-    assert "lost" not in lines(tmp_path / "run/rounds.jsonl")[0]
+    said, _, rounds = served(tmp_path, tiny_model, CHECKS, "Checks", train__rounds=1)
+    refused = re.findall(r"refused for client (\d) because .* were chosen .* times by", said)
+    assert sorted(refused) == ["0", "0", "1", "1"] and "lost" not in rounds[0], said
 
 
 DIES = """import os
@@ -110,16 +115,7 @@ class Dies(ek.Method):
 
 
 def test_a_node_whose_python_process_was_killed_is_lost_for_one_round_alone(tiny_model, tmp_path):  # noqa: F811
-    keys, address, log = keygen(tmp_path, 2), f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
     (tmp_path / "mark").write_text("the first node that sees this file removes it and dies")
-    (tmp_path / "dies.py").write_text(DIES.format(mark=str(tmp_path / "mark")))
-    method = ["--method", f"{tmp_path / 'dies.py'}:Dies"]
-    with Processes() as processes:
-        server = processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "dies", **FEW, train__rounds=3, clients__deadline=20),
-                                 *method, "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=log)
-        for i, key in enumerate(keys):
-            processes.start(*node_arguments(key, tiny_model, address, *method), log=tmp_path / f"site-{i}.log")
-        assert wait_for(server, log) == 0, log.read_text()
-    said = [(tmp_path / f"site-{i}.log").read_text() for i in range(2)]
+    _, said, rounds = served(tmp_path, tiny_model, DIES.format(mark=str(tmp_path / "mark")), "Dies", train__rounds=3, clients__deadline=20)
     assert sum("was killed by signal 9" in text for text in said) == 1, said
-    assert [len(line.get("lost", [])) for line in lines(tmp_path / "run/rounds.jsonl")] == [1, 0, 0]
+    assert [len(line.get("lost", [])) for line in rounds] == [1, 0, 0]

@@ -132,6 +132,7 @@ void be_a_node(const Flags& flags, const std::string& key) {
   const auto server = parse_address(flags.at("server"), "--server");
   flower::NodeOptions options{.server = {.host = server.host, .port = server.port},
                               .key_file = key,
+                              .folder = key + ".memory",
                               .heartbeat_s = flags.contains("count") ? 30.0 : 10.0,
                               .poll_s = flags.contains("count") ? 0.5 : 0.05};
   if (flags.contains("ca"))

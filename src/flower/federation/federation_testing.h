@@ -49,6 +49,7 @@ class Federation : public testing::SmallRun {
   NodeOptions link(int64_t node, int port) {
     return {.server = {.host = "127.0.0.1", .port = port, .insecure = true},
             .key_file = key(node),
+            .folder = folder_.path() / concat("link-", node),
             .heartbeat_s = 10,
             .poll_s = 0.02,
             .stop = [this] { return stop_.load(); }};

@@ -80,6 +80,26 @@ TEST_F(NodeGives, WritesIntoNoFolderThatAServerNames) {
   EXPECT_FALSE(entries_of(options_.folder / "base").empty());
 }
 
+TEST_F(NodeInRun, NoticesABitThatFlipsInWhatItAgreedTo) {
+  join();
+  ASSERT_EQ(asked(training()), "");
+  const auto file = options_.folder / concat(run_, "-agreed.json");
+  const auto whole = read_file(file);
+  const auto first_line = whole.find('\n');
+  ASSERT_LT(first_line + 1, whole.size()) << "the terms, then the request";
+  for (const size_t at : {size_t{20}, first_line / 2, first_line + 20, whole.size() - 3}) {
+    auto damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    write_file_atomic(file, damaged);
+    restart();
+    EXPECT_NE(offered(offer_of(*experiment_)), "") << at;
+    EXPECT_EQ(read_file(file), damaged) << "nothing is written over it";
+  }
+  write_file_atomic(file, whole);
+  restart();
+  EXPECT_EQ(offered(offer_of(*experiment_, 1)), "");
+}
+
 TEST_F(NodeInRun, SendsNeitherAnswersNorTheirDigestsNorScoresOfRows) {
   join({"evaluate.items=true"});
   EXPECT_FALSE(acceptance().items);

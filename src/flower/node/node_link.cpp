@@ -58,11 +58,6 @@ std::string mark_of(const fs::path& folder) {
   return concat(status.stx_ino, '-', status.stx_btime.tv_sec, '.', status.stx_btime.tv_nsec);
 }
 
-NodeOptions with_folder(NodeOptions options) {
-  if (options.folder.empty()) options.folder = options.key_file.string() + ".memory";
-  return options;
-}
-
 fs::path memory_file(const NodeOptions& options) { return options.folder / "link.json"; }
 
 std::optional<Remembered> remembered(const NodeOptions& options) {
@@ -124,7 +119,8 @@ void side_by_side(size_t count, size_t threads, const std::function<void(size_t 
 }  // namespace
 
 struct NodeLink::Parts {
-  explicit Parts(NodeOptions given) : options(with_folder(std::move(given))), calls(options) {
+  explicit Parts(NodeOptions given) : options(std::move(given)), calls(options) {
+    EK_CHECK(!options.folder.empty(), kInternal, "node: no folder is given");
     EK_CHECK(options.heartbeat_s >= 10 && options.heartbeat_s <= 1800, kConfig, "node: heartbeat_s is ",
              options.heartbeat_s, ", allowed: 10 to 1800");
   }

@@ -1,7 +1,8 @@
 /// \file  Connects a node to a SuperLink of Flower or a coordinator of evenkeel, with Flower's Fleet protocol over
 /// HTTP/1.1. A link joins, fetches instructions, receives their arrays directly in buffers, sends replies and leaves.
 /// Example:
-///   NodeLink link({.server = {.host = "server", .port = 8000, .ca_file = "ca.pem"}, .key_file = "node.pem"});
+///   NodeLink link({.server = {.host = "server", .port = 8000, .ca_file = "ca.pem"}, .key_file = "node.pem",
+///                  .folder = "node"});
 ///   link.join();
 ///   while (!stopped())
 ///     if (const auto instruction = link.poll()) {

@@ -16,9 +16,9 @@ struct NodeOptions {
   Endpoint server;
   /// The node's private key (flower/format/keys.h). It may lie in a read-only folder.
   std::filesystem::path key_file;
-  /// Folder of this node alone, created if absent; empty: "<key_file>.memory". It holds a lock and, while the node is
-  /// joined, its id in link.json. After a crash, a new process reads this file and signs off the previous id.
-  std::filesystem::path folder{};
+  /// Folder of this node alone, created if absent. It holds a lock and, while the node is joined, its id in link.json.
+  /// After a crash, a new process reads this file and signs off the previous id.
+  std::filesystem::path folder;
   double heartbeat_s = 30;  ///< heartbeat interval in seconds, 10 to 1800; one is sent every 2/3 of it
   double poll_s = 0.5;      ///< seconds: shortest pause of NodeLink::rest()
   /// Seconds: longest pause. Between poll_s and slowest_poll_s, a pause is 1/20 of the time since the last instruction.
