@@ -17,18 +17,19 @@ import test_study_pages as pages  # noqa: E402
 import numpy as np  # noqa: E402
 
 
-def digits(text, measure):
-    number = text.split(" +- ")[0].partition(".")[2]
-    return len(number) if number.isdigit() else 2 if measure == "log_likelihood" else 1
+def sample(text, measure):
+    """Returns a number with the digits that a cell shall have: its own, or those of a new cell."""
+    number = text.split(" +- ")[0]
+    return number if number.partition(".")[2].isdigit() else "0.00" if measure == "log_likelihood" else "0.0"
 
 
-def mean_cell(values, places):
-    return f"{round(np.mean(list(values.values())), places) + 0.0:.{places}f}"
+def mean_cell(values, like):
+    return pages.printed(np.mean(list(values.values())), like)
 
 
-def difference_cell(differences, places):
+def difference_cell(differences, like):
     low, high = pages.scipy_stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-    return f"{round(differences.mean(), places) + 0.0:.{places}f} +- {(high - low) / 2:.{places}f}"
+    return f"{pages.printed(differences.mean(), like)} +- {pages.printed((high - low) / 2, like)}"
 
 
 def fill_table(comment, table):
@@ -46,15 +47,15 @@ def fill_table(comment, table):
     for line, row in zip(lines, rows):
         arm, cells = row[0], [line.split("|")[1].strip()]
         for head, text in zip(heads[1:], row[1:]):
-            places = digits(text, wanted["measure"])
+            like = sample(text, wanted["measure"])
             if head == "mean":
-                cells.append(mean_cell(values[arm], places))
+                cells.append(mean_cell(values[arm], like))
             elif arm == reference:
                 cells.append("")
             elif head == "p":
                 cells.append("< 0.001" if corrected[arm] < 0.001 else f"{corrected[arm]:.3f}")
             else:
-                cells.append(difference_cell(differences[arm], places))
+                cells.append(difference_cell(differences[arm], like))
         made.append("|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|")
     return "\n".join(made) + "\n"
 
@@ -66,13 +67,13 @@ def fill_overview(columns, table):
     for row in rows:
         cells = [cell.strip() for cell in row.strip().strip("|").split("|")]
         for place, endpoint in enumerate(endpoints, 1):
-            values, places = pages.of_row(row, endpoint), digits(cells[place], endpoint[1])
+            values, like = pages.of_row(row, endpoint), sample(cells[place], endpoint[1])
             if row is rows[0]:
-                cells[place] = mean_cell(values, places)
+                cells[place] = mean_cell(values, like)
             elif values is None:
                 cells[place] = "-"
             else:
-                cells[place] = difference_cell(pages.paired(values, pages.of_row(rows[0], endpoint)), places)
+                cells[place] = difference_cell(pages.paired(values, pages.of_row(rows[0], endpoint)), like)
         made.append("| " + " | ".join(cells) + " |")
     return "\n".join([heads, rule, *made]) + "\n"
 
