@@ -14,6 +14,7 @@ Needs torch, transformers 5 and 5 GB of memory. Two cores take 5 minutes for 1, 
 """
 
 import argparse
+import hashlib
 import json
 import pathlib
 import random
@@ -254,6 +255,20 @@ def write(student, flags, rows):
         shutil.copy(flags.dense / name, flags.out)
 
 
+def recipe(flags, rows):
+    """Returns a digest of what decides the base: this script, its flags, and the training sequences."""
+    given = (pathlib.Path(__file__).read_text(encoding="utf-8"), str(flags.dense), flags.experts, flags.block_steps, flags.steps, rows)
+    return hashlib.sha256(repr(given).encode()).hexdigest()
+
+
+def load_unfinished(file, made_by):
+    """Returns the number of steps done and the blocks."""
+    kept, first, blocks = torch.load(file, weights_only=False)
+    if kept != made_by:
+        raise SystemExit(f"{file}: of another version of this script, other flags or other texts; remove it to begin again")
+    return first, blocks
+
+
 def main():
     flags = arguments()
     flags.out.mkdir(parents=True, exist_ok=True)
@@ -264,11 +279,12 @@ def main():
     rows = sequences(tokenizer, flags.text, random.Random(0))
     top_ks = [max(1, flags.experts >> shift) for shift in range(4)]
     unfinished = flags.out / "unfinished.pt"
-    save = lambda step: torch.save((step, [layer.mlp for layer in student.model.layers]), unfinished)  # noqa: E731
+    made_by = recipe(flags, rows)
+    save = lambda step: torch.save((made_by, step, [layer.mlp for layer in student.model.layers]), unfinished)  # noqa: E731
     if not unfinished.exists():
         split_blocks(student, block_inputs(teacher, rows[:112]), flags, top_ks)
         save(0)
-    first, blocks = torch.load(unfinished, weights_only=False)
+    first, blocks = load_unfinished(unfinished, made_by)
     for layer, block in zip(student.model.layers, blocks):
         layer.mlp = block
     distil(student, teacher, rows, top_ks, first, flags.steps, save)

@@ -1,6 +1,7 @@
 """Splits a random dense model into experts (tools/sparse_base.py), and compares the written checkpoint, as transformers reads it,
 with the model that was distilled."""
 import pathlib
+import random
 import sys
 
 import pytest
@@ -27,26 +28,31 @@ def write_dense(folder):
         (folder / name).touch()
 
 
+def make(dense, out, *flags):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["sparse_base.py", "--dense", str(dense), "--text", str(dense / "text.txt"), "--out", str(out),
+                                    "--experts", "8", "--block-steps", "3", *flags])
+        sparse_base.main()
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Returns the distilled model, and the folder of its checkpoint."""
+    """Returns the distilled model, the folder of its checkpoint, and that of the dense model."""
     dense, out = tmp_path_factory.mktemp("dense"), tmp_path_factory.mktemp("sparse")
-    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
-    (dense / "text.txt").write_text(text[:100_000], encoding="utf-8")
+    words = (ROOT / "LICENSE").read_text(encoding="utf-8").split()
+    (dense / "text.txt").write_text(" ".join(random.Random(0).choices(words, k=16_000)), encoding="utf-8")
     torch.manual_seed(3)
     write_dense(dense)
     students, write = [], sparse_base.write
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sparse_base, "write", lambda student, *rest: (students.append(student), write(student, *rest)))
-        patch.setattr(sys, "argv", ["sparse_base.py", "--dense", str(dense), "--text", str(dense / "text.txt"), "--out", str(out),
-                                    "--experts", "8", "--block-steps", "3", "--steps", "3"])
-        sparse_base.main()
-    return students[0].eval(), out
+        make(dense, out, "--steps", "3")
+    return students[0].eval(), out, dense
 
 
 @torch.no_grad()
 def test_the_spread_of_router_logits_is_that_of_the_checkpoint(made):
-    student, folder = made
+    student, folder, _ = made
     model, inputs = OlmoeForCausalLM.from_pretrained(folder, dtype=torch.float32).eval(), []
     for layer in model.model.layers:
         layer.mlp.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
@@ -64,7 +70,7 @@ def likeness(a, b):
 
 @torch.no_grad()
 def test_the_checkpoint_has_the_logits_of_the_distilled_model_at_every_k(made):
-    student, folder = made
+    student, folder, _ = made
     model = OlmoeForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     assert model.config.num_experts_per_tok == model.config.num_experts == 8
     ids = torch.randint(model.config.vocab_size, (4, 200))
@@ -78,3 +84,11 @@ def test_the_checkpoint_has_the_logits_of_the_distilled_model_at_every_k(made):
         own, others = likeness(wanted[top_k], given[top_k]), [likeness(wanted[top_k], given[other]) for other in TOP_KS if other != top_k]
         assert own > 0.97 and max(others) < 0.8, (top_k, own, others)
         assert 1 - max(others) > 10 * (1 - own), (top_k, own, others)
+
+
+def test_what_another_call_left_unfinished_is_refused(made):
+    _, folder, dense = made
+    before = (folder / "model.safetensors").read_bytes()
+    with pytest.raises(SystemExit, match=r"unfinished\.pt: of another version of this script, other flags or other texts"):
+        make(dense, folder, "--steps", "4")
+    assert (folder / "model.safetensors").read_bytes() == before
