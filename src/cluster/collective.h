@@ -12,8 +12,8 @@
 
 namespace evenkeel::cluster {
 
-/// A key-value store that all ranks share, for small values. Threads: one per object; further threads connect with
-/// objects of their own. \throws kIo from every call when the store cannot be reached
+/// A key-value store that all ranks share, for small values. Threads: each needs an object of its own, which connects
+/// separately. \throws kIo from every call when the store cannot be reached
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;

@@ -17,7 +17,7 @@ struct ClusterOptions {
   std::string store;
   std::string device;
   double timeout = 60;         ///< seconds without a heartbeat or data after which a rank is lost; 0.5 to 86400
-  double start_timeout = 300;  ///< 0.5 to 86400 seconds
+  double start_timeout = 300;  ///< seconds within which all ranks have to connect; 0.5 to 86400
   bool regroup = false;
   std::string scratch;  ///< folder for uploads of this rank's clients; empty: the system's temporary folder
 

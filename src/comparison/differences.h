@@ -40,8 +40,8 @@ std::vector<Difference> differences(std::span<const records::RunRecords> runs, s
 
 /// Compares the runs of a study in the same way, without missing runs and with the names of arms as labels.
 std::vector<Difference> differences(const StudyRuns& study);
-/// Returns the differences of a study with changes_function, with the names of arms as labels. StudyRuns::free does not
-/// matter.
+/// Returns the differences of a study with changes_function, with the names of arms as labels. StudyRuns::free is
+/// ignored.
 std::vector<Difference> function_differences(const StudyRuns& study);
 
 /// Formats experts per token by ascending budget: "1, 2, 8", or "8" if all are equal.

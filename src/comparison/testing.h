@@ -45,7 +45,8 @@ inline void give_config(records::RunRecords& run, const std::string& toml) {
   run.set_config(fed::settle(fed::ExperimentConfig::read(config::Table::parse(toml, "test")), {}));
 }
 
-/// Levels by arm and seed; seeds are 1, 2, ...
+/// Returns a study with a run of each arm and seed 1, 2, ...; the first arm is the reference.
+/// \param levels  by arm, one per seed
 inline comparison::StudyRuns study_of(const std::vector<std::pair<std::string, std::vector<double>>>& levels) {
   comparison::StudyRuns study{
       .name = "study", .reference = levels[0].first, .endpoint = "log_likelihood", .arms = {}, .seeds = {}, .runs = {}};

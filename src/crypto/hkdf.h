@@ -14,7 +14,7 @@ Secret hkdf(std::string_view salt, std::string_view input_key, std::string_view 
 /// Returns the first 32 bytes of HKDF-Expand, for a key that is uniformly random already. \throws as hkdf()
 Secret hkdf_expand(const Secret& key, std::string_view info);
 
-/// Appends `value` to `text` as 2 or 8 bytes, highest byte first, as the info texts of this project hold numbers.
+/// Appends `value` to `text` as 2 or 8 bytes, highest byte first: the form of numbers in this project's info texts.
 void append_be16(std::string& text, uint16_t value);
 void append_be64(std::string& text, uint64_t value);
 

@@ -1,4 +1,4 @@
-/// \file  Distributes rows over clients. Sources of the Dirichlet kinds: Hsu et al. 2019 (kPrior); Yurochkin et al.
+/// \file  Distributes rows over clients. Sources of the Dirichlet schemes: Hsu et al. 2019 (kPrior); Yurochkin et al.
 /// 2019 (kGroup).
 #pragma once
 
@@ -22,8 +22,8 @@ enum class DirichletScheme {
   /// Each client draws its own mixture of groups from Dir(alpha, ..., alpha); clients have equal sizes. This is the
   /// UB-SMoE paper's description.
   kClient,
-  /// As kClient, but from Dir(alpha p), p the groups' shares of all rows: with G groups, about the skew of kClient at
-  /// alpha / G. This is what the paper cites.
+  /// As kClient, but from Dir(alpha p), where p is the groups' shares of all rows: with G groups, about the skew of
+  /// kClient at alpha / G. This is what the paper cites.
   kPrior,
   kGroup,  ///< each group is divided over the clients; clients have unequal sizes (Yurochkin et al.)
 };

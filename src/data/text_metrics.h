@@ -19,8 +19,8 @@ std::string normalize_answer(std::string_view text);
 /// match.)
 bool exact_match(std::string_view output, std::string_view reference);
 
-/// Returns 2PR / (P + R) over the normalised words of both texts, counted with multiplicity. If either has no words,
-/// the result is 0, as in SQuAD 1.1. (SQuAD 2.0 gives 1 if neither has words.)
+/// Returns 2PR / (P + R), of precision P and recall R over the normalised words, counted with multiplicity. If either
+/// has no words, the result is 0, as in SQuAD 1.1. (SQuAD 2.0 gives 1 if neither has words.)
 double token_f1(std::string_view output, std::string_view reference);
 
 /// Both scores, 0 to 1.

@@ -1,4 +1,4 @@
-/// \file  Seals of files: length and content hash, which a sealed object in the same folder records
+/// \file  The seal of a file is its length and content hash. A sealed object in the same folder records it
 /// (base/plain/sealed.h).
 #pragma once
 

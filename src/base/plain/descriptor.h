@@ -29,8 +29,8 @@ class Descriptor {
   bool is_open() const { return number_ >= 0; }
   /// Returns the descriptor, which stays with this object; -1: none.
   int get() const { return number_; }
-  /// Closes the descriptor. Does nothing when there is none. Errors of close(2) are ignored: call fsync(2) before where
-  /// they matter.
+  /// Closes the descriptor. Does nothing when there is none. Errors of close(2) are ignored: where they matter, call
+  /// fsync(2) first.
   void close() noexcept;
 
  private:

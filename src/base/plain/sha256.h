@@ -11,12 +11,12 @@ struct evp_md_ctx_st;
 
 namespace evenkeel {
 
-/// A SHA-256 under way.
+/// Computes one SHA-256.
 /// Example:  Sha256 digest;  digest.update(head);  digest.update(body);  digest.hex();
 class Sha256 {
  public:
   Sha256();
-  /// Appends bytes to the text that is hashed.
+  /// Appends bytes to the data to hash.
   void update(std::string_view bytes);
   /// Returns the digest. The object must not be used afterwards.
   std::array<uint8_t, 32> bytes();

@@ -1,6 +1,6 @@
 /// \file  Records work of a GPU as a graph, and replays it. A replay starts all recorded operators at once. They read
-/// the present content of the recorded addresses, with bit-identical results. The library that records is loaded on
-/// first use (base/system/graph_plugin.h).
+/// the present content of the recorded addresses, and give the same bits as without a graph. The library that records
+/// is loaded on first use (base/system/graph_plugin.h).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -26,8 +26,8 @@ struct SharedGraphPool {
 class DeviceGraph {
  public:
   /// Records what `work` starts. The work is not computed, and the tensors that it makes have no values before the
-  /// first replay. Their memory is used again by other graphs of the pool once they are freed. `work` may neither wait
-  /// for the device nor copy between it and the host. REQUIRES that why_no_graphs() is empty.
+  /// first replay. Once such a tensor is freed, other graphs of the pool use its memory. `work` may neither wait for
+  /// the device nor copy between it and the host. REQUIRES that why_no_graphs() is empty.
   /// \throws c10::Error when something in `work` cannot be recorded, and anything that `work` throws
   DeviceGraph(c10::Device device, std::shared_ptr<SharedGraphPool> pool, const std::function<void()>& work);
   /// Starts the recorded work on the current stream.

@@ -17,14 +17,14 @@ class FolderLock {
  public:
   static constexpr const char* kFile = ".lock";
 
-  /// Locks the folder. \throws InUse naming the holder of the lock, which may be this process; kIo when the file cannot
-  /// be created. REQUIRES that the folder exists.
+  /// Locks the folder. \throws InUse (base/plain/file_lock.h) naming the holder, which may be this process; kIo when
+  /// the file cannot be created. REQUIRES that the folder exists.
   explicit FolderLock(const std::filesystem::path& folder) : lock_(folder / kFile, folder.string()) {}
   /// Returns the process that holds the lock of `folder`, e.g. "process 12 on host since ...", or nothing. Does not
   /// change the folder.
   static std::optional<std::string> holder(const std::filesystem::path& folder);
   /// Checks that nobody holds the lock. Does not change the folder. \throws kIo naming the holder
-  /// \param advice  what to do, for the message; left out where the holder's name says it
+  /// \param advice  what to do, which ends the message if the holder is known to run
   static void check_free(const std::filesystem::path& folder, std::string_view advice);
   /// Returns true if `entry` of a folder is its lock, or was left by a process that was killed while it locked.
   static bool is_lock(const std::filesystem::path& entry) { return FileLock::belongs_to(entry, kFile); }

@@ -77,7 +77,7 @@ struct MachineChoices {
 };
 
 /// `[model.products]`: the kernel of each matrix product with a base weight, by number of rows. Each list has
-/// MatmulTable::kRows.size() names out of own, widen, native, dot and tile. Either all four lists are given or none.
+/// MatmulTable::kRows.size() names of kernels (nn/compute/matmul_table.h). Either all four lists are given or none.
 struct ProductsSection {
   std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
   void visit(auto& field) {
@@ -165,7 +165,7 @@ struct ModelSection {
   /// Returns the options for loading the weights onto the CPU.
   /// \param beside  the run folder; the default int8 cache is in its parent folder
   models::BaseStorage storage(const std::filesystem::path& beside) const;
-  /// Returns true if the base is stored in float32 or float64, for which there is only one kernel.
+  /// Returns true if the config asks for a base in float32 or float64, for which there is only one kernel.
   bool stores_wide() const { return dtype == models::BaseDtype::kFloat32 || dtype == models::BaseDtype::kFloat64; }
 };
 
@@ -303,10 +303,10 @@ struct ClientsSection {
           "also apply update_ratio and update_norm to the simulated clients of evenkeel train");
     field("start", start,
           "nodes only: number of clients with which the run begins; the others join later and may be drawn from the "
-          "round after that; 0: all");
+          "round after they have joined; 0: all");
     field("assign", assign,
-          "nodes only: who becomes a client that has a name and no key: named (the node with this name in the list of "
-          "keys; other nodes are refused) or arrival (also the next node that comes, which is warned of and recorded)");
+          "nodes only: which node becomes a client that has a name and no key: named (the one with this name in the "
+          "list of keys; others are refused) or arrival (else the next node, with a warning and a record)");
     field("on_change", on_change,
           "nodes only: a node that returns with other rows, another base or another tokenizer than it joined with is "
           "refused (refuse), or goes on with a warning and a record (record)");

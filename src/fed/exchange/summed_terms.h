@@ -1,5 +1,5 @@
-/// \file  Says how a client's upload becomes one summand of the round's sum ([secure_aggregation]). It is part of the
-/// training task, so that all clients of a round use the same scale.
+/// \file  Declares the terms by which a client's upload becomes one summand of the round's sum ([secure_aggregation]).
+/// They are part of the training task, so that all clients of a round use the same scale.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace evenkeel::fed {
 
-/// The noise that a client adds to its own change ([privacy] unit = "client"). The change is clipped to integers, which
-/// are summed as they are: SummedTerms::exponent is 0, and SummedTerms::range bounds the sum.
+/// The noise that a client adds to its own change ([privacy] unit = "client"). The change is clipped and rounded to
+/// integers, which are summed as they are: SummedTerms::exponent is 0, and SummedTerms::range bounds the sum.
 struct NoiseTerms {
   double clip = 0;                ///< largest norm of a change
   privacy::MemberNoise member{};  ///< variances of one client's noise

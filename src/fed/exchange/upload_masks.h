@@ -1,5 +1,5 @@
-/// \file  Declares the interface that hides the summand of a client with keys of its own ([secure_aggregation]). Nodes
-/// implement it. Without an implementation, masks are simulated (fed/exchange/simulated_masks.h).
+/// \file  Declares the interface that hides a client's summand by keys that the client holds ([secure_aggregation]).
+/// Nodes implement it. Without an implementation, masks are simulated (fed/exchange/simulated_masks.h).
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ class UploadMasks {
   /// Stores the result of a task until its round is committed: a round that is begun again needs new masks, but no new
   /// training.
   virtual void keep(const Task& task, std::shared_ptr<const TrainedRound> trained) = 0;
-  /// Adds the client's masks to its summand, in place. \throws kData when the summand may not be masked
+  /// Adds the client's masks to its summand, in place. \throws kData when the summand must not be masked
   virtual void add(const Task& task, const secure::RingVector& summand) = 0;
 };
 

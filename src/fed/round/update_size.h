@@ -25,9 +25,10 @@ double update_norm(const Server& server, const methods::ServerState& state, cons
 double update_norm(const lora::Payload& sent, const lora::Payload& begun);
 
 /// Returns how far an optimiser moves the tensors of an upload at most in `steps` steps, up to a small factor: with
-/// AdamW, lr steps sqrt(n) over n values, because each step moves a value by about lr; with SGD and a limit of the
-/// gradient's norm, lr steps max_grad_norm / (1 - momentum). 0: SGD without such a limit has no bound.
+/// AdamW, lr * steps * sqrt(n) for n values, because each step moves a value by about lr; with SGD and a limit of the
+/// gradient's norm, lr * steps * max_grad_norm / (1 - momentum).
 /// \param lr  the learning rate of the round
+/// \return    0 if there is no bound: SGD without such a limit
 double reach_of(const train::LocalTraining& training, double lr, int64_t steps, const lora::Payload& sent);
 
 }  // namespace evenkeel::fed

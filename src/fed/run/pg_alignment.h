@@ -25,7 +25,8 @@ constexpr auto names(AlignMode) {
                     config::EnumName<AlignMode>{"dense", AlignMode::kDense}};
 }
 
-/// Computes the alignment of each MoE layer and of all together ("all"). Permutations are drawn by the run's seed.
+/// Computes the alignment of each MoE layer and of all together ("all"). The permutations of the baseline
+/// (train/gradient_alignment.h) are drawn from the run's seed.
 /// \param rows  rows that nobody trained on
 /// \throws kConfig when the model is dense, the method sends no pseudo-gradients, lora.targets has no linear of the
 /// experts, or no row has a target

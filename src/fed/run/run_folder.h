@@ -50,7 +50,7 @@ namespace evenkeel::fed {
 /// The open, locked folder of a run.
 class RunFolder {
  public:
-  /// Writes config, partition, the checkpoint's marker and, last, the manifest.
+  /// Writes config, partition, the checkpoint's commit file and, last, the manifest.
   /// \param lock    the result of prepare_folder() (fed/run/new_run_folder.h)
   /// \param shards  null if clients keep their rows to themselves; partition.json is then not written
   /// \param asked   the config of `request` before it was settled
@@ -66,7 +66,7 @@ class RunFolder {
   /// \throws kCheckpoint when they do not match
   void check(const Server& server, const Shards* shards) const;
   /// Returns the changes of a resumed run. ResumedChanges::take() is called between open() and check(); settle() writes
-  /// what it has taken.
+  /// the changes that take() took.
   ResumedChanges& changes() { return changes_; }
   /// Returns the number of committed rounds when the folder was opened.
   int64_t opened_round() const { return opened_.commit.round; }
@@ -81,9 +81,9 @@ class RunFolder {
   /// Moves the opened round's snapshot out, or returns nullopt if no round is committed.
   std::optional<Snapshot> take_snapshot();
 
-  /// Commits a round: writes the snapshot, the marker, and the line of rounds.jsonl. A background thread removes old
-  /// rounds and writes adapter/ if it is small (at most 64 MiB); a larger adapter/ is written before the call returns.
-  /// An error of the background thread is thrown by the next commit() or finish().
+  /// Commits a round: writes the snapshot, the commit file, and the line of rounds.jsonl. A background thread removes
+  /// old rounds and writes adapter/ if it is small (at most 64 MiB); a larger adapter/ is written before the call
+  /// returns. An error of the background thread is thrown by the next commit() or finish().
   void commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const;
   /// Ends the run after its last round: waits for the background thread and removes the last journal.
   void finish(int64_t last_round) const;
@@ -99,7 +99,7 @@ class RunFolder {
   /// Appends a line to evaluations.jsonl.
   void add_evaluation(const EvaluationRecord& score) const;
   /// Removes the lines of items/round-N.jsonl for which `keep` is false. Call it before a round is scored: lines of
-  /// scores that an earlier process did not record would stand twice.
+  /// scores that an earlier process did not record would be there twice.
   void keep_items(int64_t round, const std::function<bool(const ItemRecord&)>& keep) const;
   /// Appends a line to items/round-N.jsonl. Call it before add_evaluation(), so that a recorded score has its items.
   void add_items(const ItemRecord& items) const;

@@ -1,5 +1,5 @@
-/// \file  Says which files of a model's folder count. These are the files that this program or transformers reads:
-/// their content determines tokens, weights or texts.
+/// \file  Says which files of a model's folder determine its results. These are the files that this program or
+/// transformers reads: their content decides tokens, weights or texts.
 #pragma once
 
 #include <filesystem>

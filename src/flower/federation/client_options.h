@@ -26,7 +26,7 @@ struct NodePrivacyOptions {
 
 /// The owner's budget in runs that protect whole clients by their own noise (flower/federation/node_noise.h).
 struct ClientBudgetOptions {
-  double epsilon = 0, delta = 0;  ///< for all runs together; 0: the run's config gives the budget for all runs
+  double epsilon = 0, delta = 0;  ///< for all runs together; 0: taken from the config of the run
 
   /// Returns true if the owner asks for it: then runs without such noise are refused.
   bool is_on() const { return epsilon != 0 || delta != 0; }

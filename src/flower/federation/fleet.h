@@ -23,7 +23,7 @@ namespace evenkeel::flower {
 struct FleetTerms {
   double deadline_s = 0;  ///< seconds per exchange, after which clients are lost if `quorum` have replied; 0: none
   int64_t quorum = 1;     ///< replies needed before the deadline has an effect
-  int64_t clients = 1;    ///< clients of the run; a score asked of fewer clients needs an equal share of the quorum
+  int64_t clients = 1;    ///< clients of the run; where fewer are asked for a score, the quorum shrinks in proportion
   /// Seconds to wait for an offline node: in exchanges without a deadline, and for scores.
   double patience_s = 300;
   int64_t most_examples = int64_t{1} << 40;  ///< largest number of training rows that a node may report
@@ -77,7 +77,7 @@ struct Fleet {
   std::map<int64_t, LateClient> late{};  ///< by client; emptied when the training of a round begins
   std::optional<int64_t> rounds{};       ///< rounds that are committed; nothing: the run has not begun
   std::function<void()> attend{};        ///< called several times a second during exchanges: nodes join and keys change
-  /// Called with the result of a message that does not belong to the exchange.
+  /// Called with the result of a message that does not belong to the exchange under way.
   std::function<void(const Arrival& arrival)> on_other{};
   /// Called with the end of each task: an event of kind kReply or kLost.
   std::function<void(const fed::AuditEvent& event)> on_report{};

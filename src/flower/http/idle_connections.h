@@ -37,8 +37,8 @@ class IdleConnections {
   IdleConnections(const IdleLimits& limits, Ready ready, std::function<void()> cut_off);
   ~IdleConnections();  ///< calls close()
 
-  /// Starts to watch a connection without a byte of a next request. Any thread may call. After close() it is closed at
-  /// once.
+  /// Starts to watch a connection on which no byte of the next request has arrived. Any thread may call. After close()
+  /// it is closed at once.
   void add(std::shared_ptr<Connection> connection);
   /// Starts to watch a connection that is new, or has a part of a head. The time limit counts from the first call for
   /// this head. Otherwise as add().
