@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ._wire import Packer, Wire
 from .errors import EvenkeelError
@@ -11,6 +11,12 @@ from .errors import EvenkeelError
 __all__ = ["Call", "Refused", "current"]
 
 _threads = threading.local()
+
+PartOf = Callable[[Any, float], Any]
+"""A part of a sum, of an upload and its weight."""
+
+OF_PARTS = frozenset({"group", "sites"})
+"""What a part of a sum may ask for. Anything else would wait for the sum."""
 
 
 class Refused(EvenkeelError):
@@ -22,13 +28,14 @@ class Refused(EvenkeelError):
 
 
 class Call:
-    """One call of a hook."""
+    """One call of a hook. Threads that the hook starts may ask too; they take turns."""
 
     def __init__(self, wire: Wire, hook: str, library: str) -> None:
         self.wire, self.hook, self.library = wire, hook, library
-        self.part: Optional[Callable[[Any, float], Any]] = None
-        self.failed: Optional[BaseException] = None
         self.arguments: Dict[str, Any] = {}
+        self.is_in_part = self.has_ended = False
+        self.fixed: List[Tuple[str, Any]] = []
+        """Tensors of torch that a hook can only read, with the names of their groups."""
 
     def __enter__(self) -> Call:
         _threads.call = self
@@ -36,35 +43,53 @@ class Call:
 
     def __exit__(self, *_: Any) -> None:
         _threads.call = None
-        self.arguments, self.part = {}, None  # they hold this object: without them, arrays end with the call
+        with self.wire.turn:
+            self.has_ended = True
+        self.arguments, self.fixed = {}, []  # they hold this object: without them, arrays end with the call
 
     # --- asking ---
 
-    def ask(self, message: Mapping[str, Any], packer: Optional[Packer] = None) -> Dict[str, Any]:
-        """The program's answer. It may ask for parts of a sum before it answers."""
-        self.wire.send({**message}, packer)
-        while True:
-            reply = self.wire.receive()
-            if "part" in reply:
-                self._answer_part(reply)
-            elif "refused" in reply:
-                failed, self.failed = self.failed, None
-                raise failed if failed is not None else Refused(reply["refused"], reply["refusal"])
-            else:
-                return reply
+    def ask(self, message: Mapping[str, Any], packer: Optional[Packer] = None,
+            part: Optional[PartOf] = None) -> Dict[str, Any]:
+        """The program's answer. It may ask for parts of a sum before it answers. Raises RuntimeError after the call,
+        and in a part for what a part cannot ask for."""
+        failed: Optional[BaseException] = None
+        reply = self._exchanged(message, packer)
+        while "part" in reply:
+            answer, packer, error = self._part(reply, part)
+            failed = failed or error
+            reply = self._exchanged(answer, packer)
+        if "refused" in reply:
+            raise failed if failed is not None else Refused(reply["refused"], reply["refusal"])
+        return reply
 
-    def _answer_part(self, message: Mapping[str, Any]) -> None:
+    def _exchanged(self, message: Mapping[str, Any], packer: Optional[Packer]) -> Dict[str, Any]:
+        """Sends a message and waits for the reply."""
+        asked = message.get("ask")  # None: this is the answer of a part
+        with self.wire.turn:
+            if self.has_ended:
+                raise RuntimeError("an object of an earlier call: a hook keeps no arguments")
+            if self.is_in_part and asked is not None and asked not in OF_PARTS:
+                raise RuntimeError("a part of a sum asks for a sum, a mean or the base method's hook: ask before the sum")
+            self.is_in_part = self.is_in_part and asked is not None
+            self.wire.send({**message}, packer)
+            reply = self.wire.receive()
+            self.is_in_part = self.is_in_part or "part" in reply
+            return reply
+
+    def _part(self, message: Mapping[str, Any],
+              part: Optional[PartOf]) -> Tuple[Dict[str, Any], Packer, Optional[BaseException]]:
+        """The message with a part of a sum, its arrays, and the error of a part that failed. Integers are summed as
+        float64."""
         from ._objects import Upload
 
         packer = Packer(self.wire)
-        reply: Dict[str, Any]
         try:
-            assert self.part is not None
-            reply = {"result": packer.add(self.part(Upload(self, message["part"]), message["weight"]))}
-        except Exception as error:
-            self.failed, packer = error, Packer(self.wire)
-            reply = {"error": {"text": str(error)}}
-        self.wire.send(reply, packer)
+            assert part is not None
+            value = part(Upload(self, message["part"]), message["weight"])
+            return {"result": packer.add(None if value is None else self.wire.floats(value))}, packer, None
+        except BaseException as error:  # exit() too: the program waits for an answer
+            return {"error": {"text": str(error)}}, Packer(self.wire), error
 
     def base(self, hook: str, **arguments: Any) -> Any:
         """Calls the base method's hook with the arguments, for `super().hook()`. Raises RuntimeError for another hook than the one that
@@ -73,24 +98,27 @@ class Call:
 
         if hook != self.hook:
             raise RuntimeError(f"the base method's {hook} is called in {self.hook}, which can call the base method's {self.hook} alone")
+        self.check_fixed()
         packer = Packer(self.wire)
         given = {key: _hooks.given_to_base(self, key, value, packer) for key, value in arguments.items()}
         reply = self.ask({"ask": "super", "arguments": given}, packer)
         return _hooks.base_result(self, reply["answer"], arguments)
 
-    def group(self, of: int, name: str) -> Dict[str, Any]:
-        """A group of tensors of an object, as arrays by name, or as factors by site."""
-        from ._objects import Factors
+    def group(self, of: int, name: str, fixed: str = "") -> Dict[str, Any]:
+        """A group of tensors of an object, as arrays by name, or as factors by site. fixed: the name of a group that is
+        to be read alone; "": it can be edited."""
+        from ._objects import Factors, FixedFactors, TrainedFactors
 
         reply = self.ask({"ask": "group", "of": of, "name": name})
         segment = reply.get("segment", 0)
+        factors = FixedFactors if fixed else TrainedFactors if name in ("parameters", "gradients") else Factors
         group: Dict[str, Any] = {}
         for key, entry in reply["answer"].items():
             if len(entry) == 5:
-                group[key] = Factors(*(self.leaf(name, self.array(place, segment)) for place in entry[:3]), scaling=entry[4],
-                                     ranks=self.array(entry[3], segment))
+                group[key] = factors(*(self.leaf(name, self.array(place, segment, fixed)) for place in entry[:3]),
+                                     scaling=entry[4], ranks=self.array(entry[3], segment, fixed))
             else:
-                group[key] = self.leaf(name, self.array(entry, segment))
+                group[key] = self.leaf(name, self.array(entry, segment, fixed))
         return group
 
     def leaf(self, group: str, tensor: Any) -> Any:
@@ -100,25 +128,33 @@ class Call:
             tensor.requires_grad_(True)
         return tensor
 
-    def tensor(self, message: Mapping[str, Any], part: Optional[Callable[[Any, float], Any]] = None) -> Any:
+    def tensor(self, message: Mapping[str, Any], part: Optional[PartOf] = None) -> Any:
         """The tensor that the program answers with."""
-        before, self.part = self.part, part
-        try:
-            reply = self.ask(message)
-        finally:
-            self.part = before
+        reply = self.ask(message, part=part)
         return self.array(reply["answer"], reply.get("segment", 0))
 
     # --- arrays ---
 
-    def array(self, place: Optional[List[Any]], segment: int) -> Any:
-        """The array at a place, of the class's library."""
+    def array(self, place: Optional[List[Any]], segment: int, fixed: str = "") -> Any:
+        """The array at a place, of the class's library. fixed: as of group()."""
         array = self.wire.array(place, segment)
-        if array is None or self.library == "numpy":
+        if array is None:
+            return None
+        if self.library == "numpy":
+            array.flags.writeable = not fixed
             return array
         import torch
 
-        return torch.from_numpy(array)
+        tensor = torch.from_numpy(array)
+        if fixed:
+            self.fixed.append((fixed, tensor))
+        return tensor
+
+    def check_fixed(self) -> None:
+        """Raises TypeError where a tensor was edited that is to be read alone: torch only counts such edits."""
+        for name, tensor in self.fixed:
+            if not tensor.is_inference() and tensor._version > 0:
+                raise TypeError(f"a tensor of {name} was edited: the program would not see the change; edit a copy")
 
 
 def current() -> Call:

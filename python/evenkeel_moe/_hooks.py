@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Type
 
 from ._calls import Call
-from ._objects import (Client, Factors, LocalSetup, Loss, Payload, RoundView, RoutingCounts, Server, ServerState, Step, Uploads, View, places)
+from ._objects import (Client, Factors, LocalSetup, Loss, LossStep, Payload, RoundView, RoutingCounts, Server,
+                       ServerState, Step, Uploads, View, places)
 from ._wire import Packer
 
 __all__ = ["arguments_of", "base_result", "encoded", "given_to_base", "result_of"]
@@ -24,8 +25,12 @@ def _payload(call: Call, given: Any) -> Payload:
     return Payload(_call=call, _given=given)
 
 
+def _step(call: Call, given: Any) -> Step:
+    return (LossStep if call.hook in ("extra_loss", "penalty") else Step)(call, given)
+
+
 READERS: Dict[str, Callable[[Call, Any], Any]] = {
-    "server": Server, "state": ServerState, "view": View, "step": Step, "uploads": Uploads, "setup": LocalSetup, "round": _round,
+    "server": Server, "state": ServerState, "view": View, "step": _step, "uploads": Uploads, "setup": LocalSetup, "round": _round,
     "client": lambda _, given: Client(**given), "download": _payload, "upload": _payload, "counts": _counts}
 
 
@@ -64,6 +69,7 @@ def _encoded_counts(counts: Mapping[str, RoutingCounts], packer: Packer) -> Dict
 
 def base_result(call: Call, answer: Any, arguments: Mapping[str, Any]) -> Any:
     """What a base method's hook returned."""
+    _read_again(call.hook, arguments)
     if call.hook in ("initialize", "aggregate"):
         return ServerState(call, answer)
     if call.hook in ("broadcast", "upload"):
@@ -74,13 +80,24 @@ def base_result(call: Call, answer: Any, arguments: Mapping[str, Any]) -> Any:
         return ServerState(call, answer).memory
     if call.hook == "pseudo_gradients":
         return _payload(call, answer).adapters
-    if "step" in arguments:
-        arguments["step"].setup._groups.pop("notes", None)  # read again: the base method may have changed them
     if call.hook in ("extra_loss", "penalty"):
         loss = Loss(0.0)
         loss.terms.append(answer)
         return loss
     return None
+
+
+def _read_again(hook: str, arguments: Mapping[str, Any]) -> None:
+    """Reads again what a base method's hook may have changed of the arguments."""
+    step = arguments.get("step")
+    view = arguments.get("view") if step is None else step.view
+    if view is not None:
+        view._read_again("memory")
+    if step is not None:
+        step.setup._read_again("notes")
+    if hook in ("edit_gradients", "edit_parameters"):
+        for name in ("parameters", "gradients", "extra_parameters", "extra_gradients"):
+            arguments["step"]._read_again(name)
 
 
 def _wrong(result: Any, expected: str) -> TypeError:
@@ -122,6 +139,7 @@ def torch_leaves(step: Step) -> Any:
 
 def result_of(call: Call, result: Any, packer: Packer) -> Dict[str, Any]:
     """The message with the result of a hook. Raises TypeError for a result of another type."""
+    call.check_fixed()
     hook, given = call.hook, call.arguments
     if hook in ("initialize", "aggregate"):
         return {"result": _object(result, ServerState, packer)}

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import dataclass
-from typing import Any, Callable, ClassVar, Dict, FrozenSet, Generic, Iterator, List, Mapping, Optional, Sequence, TypeVar, Union, overload
+from typing import Any, Callable, ClassVar, Dict, FrozenSet, Generic, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union, overload
 
 __all__ = ["Client", "Download", "Factors", "LocalSetup", "Loss", "Payload", "RoundView", "RoutingCounts", "Server", "ServerState", "Site", "Step",
            "Upload", "Uploads", "View"]
 
 Array = Any
 T = TypeVar("T")
+
+
+def _not_set(one: Any, name: str) -> AttributeError:
+    return AttributeError(f"{type(one).__name__}.{name} cannot be set: the program would not see the change")
 
 
 class Factors:
@@ -31,6 +35,48 @@ class Factors:
         return [(name, getattr(self, name)) for name in ("a", "b", "core") if getattr(self, name) is not None]
 
 
+class FixedFactors(Factors):
+    """Factors that a hook can only read. A copy can be edited."""
+
+    __slots__ = ()
+    _fixed: ClassVar[FrozenSet[str]] = frozenset(Factors.__slots__)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._fixed and hasattr(self, name):
+            raise _not_set(self, name)
+        super().__setattr__(name, value)
+
+    def __reduce__(self) -> Any:
+        return _factors, (self.a, self.b, self.core, self.scaling, self.ranks)
+
+
+class TrainedFactors(FixedFactors):
+    """The factors of a step."""
+
+    __slots__ = ()
+    _fixed = frozenset({"scaling", "ranks"})
+
+
+def _factors(a: Array, b: Array, core: Array, scaling: float, ranks: Array) -> Factors:
+    return Factors(a, b, core, scaling=scaling, ranks=ranks)
+
+
+class FixedGroup(Dict[str, T]):
+    """A group of tensors that a hook can only read. A copy can be edited."""
+
+    def __init__(self, group: Mapping[str, T], name: str) -> None:
+        super().__init__(group)
+        self._name = name
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(f"{self._name} cannot be edited: the program would not see the change; edit a copy")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
 Adapters = Dict[str, Factors]
 Tensors = Dict[str, Array]
 
@@ -39,7 +85,7 @@ class _Group(Generic[T]):
     """An attribute that holds a group of tensors of the program's object."""
 
     def __init__(self, fixed: bool = False) -> None:
-        """fixed: True: a hook cannot replace the group."""
+        """fixed: True: a hook can neither replace nor edit the group."""
         self.fixed = fixed
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -53,17 +99,13 @@ class _Group(Generic[T]):
         if one is None:
             return self
         if self.name not in one._groups:
-            one._groups[self.name] = {} if one._of is None else one._call.group(one._of, self.name)
+            one._load(self.name, self.fixed)
         return one._groups[self.name]
 
     def __set__(self, one: Any, value: T) -> None:
         if self.fixed:
             raise _not_set(one, self.name)
         one._groups[self.name] = dict(value)  # type: ignore[call-overload]
-
-
-def _not_set(one: Any, name: str) -> AttributeError:
-    return AttributeError(f"{type(one).__name__}.{name} cannot be set: the program would not see the change")
 
 
 class _Object:
@@ -76,6 +118,39 @@ class _Object:
         self._call = call
         self._of: Optional[int] = given["of"] if given is not None else None
         self._groups: Dict[str, Any] = {}
+        self._given: Dict[str, Dict[str, Tuple[Any, Tensors]]] = {}
+        """By group and key: what the program has given, and of factors their arrays."""
+
+    def _load(self, name: str, fixed: bool) -> None:
+        """Reads a group. Where threads do so at once, all get the same."""
+        called = f"{type(self).__name__}.{name}" if fixed else ""
+        group = {} if self._of is None else self._call.group(self._of, name, called)
+        if fixed:
+            self._groups.setdefault(name, FixedGroup(group, called))
+            return
+        given = self._given.setdefault(name, {key: _held(one) for key, one in group.items()})
+        self._groups.setdefault(name, {key: one for key, (one, _) in given.items()})
+
+    def _read_again(self, name: str) -> None:
+        """Reads a group again that a hook has read, since a base method's hook may have changed it. Arrays of the
+        program get the values in place, because the hook may hold them. What the hook has put in their place is
+        replaced, and keeps its own values."""
+        group = self._groups.get(name)
+        if group is None:
+            return
+        fresh, given = self._call.group(self._of, name), self._given.setdefault(name, {})
+        for key, value in fresh.items():
+            one, arrays = given.get(key, (None, {}))
+            if one is None or group.get(key) is not one:
+                one = value
+            elif isinstance(one, Factors):
+                for factor, array in value.items():
+                    setattr(one, factor, _renewed(getattr(one, factor), arrays.get(factor), array))
+            else:
+                one = _renewed(one, one, value)
+            group[key], given[key] = one, _held(one)
+        for key in group.keys() - fresh.keys():
+            del group[key]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._fixed and name in self.__dict__:
@@ -91,6 +166,19 @@ class _Object:
 
     def _encoded(self, packer: Any) -> Dict[str, Any]:
         return {"of": self._of, "groups": self._loaded(packer)}
+
+
+def _held(one: Any) -> Tuple[Any, Tensors]:
+    """Factors and their arrays, or an array."""
+    return one, dict(one.items()) if isinstance(one, Factors) else {}
+
+
+def _renewed(array: Array, given: Array, fresh: Array) -> Array:
+    """The array that has the values of `fresh`: `array`, if it is the one that the program gave and has their shape."""
+    if array is None or array is not given or array.shape != fresh.shape or array.dtype != fresh.dtype:
+        return fresh
+    array[...] = fresh
+    return array
 
 
 def places(group: Mapping[str, Any], packer: Any) -> Dict[str, Any]:
@@ -180,9 +268,18 @@ class Payload(_Object):
 Download = Payload
 
 
+class ReceivedPayload(Payload):
+    """What was received, to be read alone."""
+
+    adapters = _Group[Adapters](fixed=True)
+    extras = _Group[Tensors](fixed=True)
+    base_delta = _Group[Adapters](fixed=True)
+
+
 class ServerState(_Object):
     """The server's state between rounds. `adapters`, `extras` and `base_delta` are what broadcasts are built from, `memory` stays on the
-    server, `fixed` is sent once and never trained, `base_change` is the sum of all base deltas, which the program keeps."""
+    server, `fixed` is sent once and never trained, `base_change` is the sum of all base deltas, which the program
+    keeps. A new ServerState has the last two of the old state, unless it sets `fixed`."""
 
     adapters = _Group[Adapters]()
     extras = _Group[Tensors]()
@@ -223,6 +320,15 @@ class LocalSetup(_Object):
     def _encoded(self, packer: Any) -> Dict[str, Any]:
         return {**super()._encoded(packer), "trainable": self.trainable, "top_k": self.top_k, "gate_norm": self.gate_norm,
                 "num_candidates": self.num_candidates, "mode": self.mode, "raw_gates": self.raw_gates}
+
+
+class StepSetup(LocalSetup):
+    """The setup of a client that trains: notes can be edited, the rest is to be read alone."""
+
+    adapters = _Group[Adapters](fixed=True)
+    extra_trainables = _Group[Tensors](fixed=True)
+    modulation = _Group[Tensors](fixed=True)
+    _fixed = frozenset({"trainable", "top_k", "gate_norm", "num_candidates", "mode", "raw_gates"})
 
 
 class Server(_Object):
@@ -304,10 +410,18 @@ class Routing(RoutingCounts):
         super().__init__(counts, tokens)
         self._logits = logits
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__:
+            raise _not_set(self, name)
+        super().__setattr__(name, value)
+
     @property
     def logits(self) -> Array:
         """[T, E] scores of the router, of the newest micro-batch in `extra_loss`."""
         return self._logits()
+
+
+ROUTING = "Step.routing"
 
 
 class _MicroBatches(Sequence[Mapping[str, Routing]]):
@@ -326,8 +440,10 @@ class _MicroBatches(Sequence[Mapping[str, Routing]]):
             return [self[i] for i in range(*index.indices(len(self)))]
         i = range(len(self))[index]
         if i not in self._known:
-            counts = self._call.group(self._of, f"counts/{i}")
-            self._known[i] = {layer: Routing(counts[layer], tokens, self._reader(i, layer)) for layer, tokens in self._tokens[i].items()}
+            counts = self._call.group(self._of, f"counts/{i}", ROUTING)
+            routing = {layer: Routing(counts[layer], tokens, self._reader(i, layer))
+                       for layer, tokens in self._tokens[i].items()}
+            self._known.setdefault(i, FixedGroup(routing, ROUTING))
         return self._known[i]
 
     def _reader(self, i: int, layer: str) -> Callable[[], Array]:
@@ -335,14 +451,15 @@ class _MicroBatches(Sequence[Mapping[str, Routing]]):
 
         def read() -> Array:
             if i not in logits:
-                logits[i] = call.group(of, f"logits/{i}")
+                logits.setdefault(i, call.group(of, f"logits/{i}", ROUTING))
             return logits[i][layer]
 
         return read
 
 
 class Step(_Object):
-    """One optimiser step of a client. Edits in place of gradients (in `edit_gradients`) and parameters (in `edit_parameters`) count."""
+    """One optimiser step of a client. Gradients and parameters can be edited in `edit_gradients` and `edit_parameters`.
+    After `super().hook()`, read again what you have put in place of one of their arrays."""
 
     parameters = _Group[Adapters]()
     """The trained factors by site; None where one is not trained."""
@@ -357,8 +474,8 @@ class Step(_Object):
         """Steps of the round before this one."""
         self.lr: float = given["lr"]
         self.view = View(call, given["view"], self.number, len(given["tokens"]))
-        self.download: Download = Payload(_call=call, _given=given["download"])
-        self.setup = LocalSetup(call, given["setup"])
+        self.download: Download = ReceivedPayload(_call=call, _given=given["download"])
+        self.setup: LocalSetup = StepSetup(call, given["setup"])
         self._logits: Dict[int, Any] = {}
         self.routing: Sequence[Mapping[str, Routing]] = _MicroBatches(self, given["tokens"])
         """By micro-batch of the step so far, the routing of each mixture layer."""
@@ -374,12 +491,21 @@ class Step(_Object):
         self._metrics.append([name, float(value), float(weight)])
 
     def _encoded(self, packer: Any) -> Dict[str, Any]:
-        return {"groups": self._loaded(packer), **self._notes(packer)}
+        return {"groups": self._loaded(packer), "view": self.view._encoded(packer), **self._notes(packer)}
 
     def _notes(self, packer: Any) -> Dict[str, Any]:
         """The notes of the round, if they were read or set."""
         notes = self.setup._groups.get("notes")
         return {} if notes is None else {"notes": places(notes, packer)}
+
+
+class LossStep(Step):
+    """A step in `extra_loss` and `penalty`, which edit nothing."""
+
+    parameters = _Group[Adapters](fixed=True)
+    gradients = _Group[Adapters](fixed=True)
+    extra_parameters = _Group[Tensors](fixed=True)
+    extra_gradients = _Group[Tensors](fixed=True)
 
 
 class Loss:
@@ -413,12 +539,9 @@ class Loss:
                                                 "of_logits": places(self.logits, packer)}}
 
 
-class Upload(Payload):
-    """The upload of a client in `aggregate`."""
+class Upload(ReceivedPayload):
+    """The upload of a client in `aggregate`, to be read alone."""
 
-    adapters = _Group[Adapters](fixed=True)
-    extras = _Group[Tensors](fixed=True)
-    base_delta = _Group[Adapters](fixed=True)
     _fixed = frozenset({"client", "steps"})
 
     def __init__(self, call: Any, given: Mapping[str, Any]) -> None:
@@ -472,6 +595,7 @@ class Uploads(_Object):
         return self._call.tensor({"ask": "mean", "of": self._of, "extra": name, "weights": self._weights(weights)})
 
     def sum(self, part: WeightsOf, weights: Optional[Sequence[float]] = None) -> Array:
-        """sum_c part(upload_c, w_c), the same to the bit in any order and on any number of ranks."""
+        """sum_c part(upload_c, w_c), the same to the bit in any order and on any number of ranks. A part may read the
+        upload; it cannot ask for another sum, a mean or `super().aggregate()`."""
         return self._call.tensor({"ask": "sum", "of": self._of, "weights": self._weights(weights)}, part)
 

@@ -86,6 +86,25 @@ def _file_of(cls: Type[Method]) -> str:
         return "<notebook>"
 
 
+SOCKET = "method"
+LONGEST_PATH = 107
+"""Bytes of the path of a Unix socket on Linux."""
+
+
+def _folder_of_socket() -> tempfile.TemporaryDirectory[str]:
+    """A new folder whose path is short enough for a socket in it: of $TMPDIR, else of /tmp. Raises EvenkeelError where
+    there is none."""
+    folder = tempfile.TemporaryDirectory(prefix="evenkeel-")
+    if len(os.fsencode(os.path.join(folder.name, SOCKET))) <= LONGEST_PATH:
+        return folder
+    folder.cleanup()
+    try:
+        return tempfile.TemporaryDirectory(prefix="evenkeel-", dir="/tmp")
+    except OSError as error:
+        raise EvenkeelError(f"TMPDIR is {tempfile.gettempdir()}, too long for a socket in it, and /tmp cannot be used "
+                            f"({error.strerror}): set TMPDIR to a shorter path", 1, "io") from None
+
+
 class ServedMethods:
     """While it is open, the program reaches the classes of `methods` by the words of the command line."""
 
@@ -111,8 +130,8 @@ class ServedMethods:
                 import numpy  # noqa: F401
             except ImportError:
                 raise MissingPackage("a method in Python", "numpy", "tensors") from None
-            self.folder = tempfile.TemporaryDirectory(prefix="evenkeel-")
-            self.path = os.path.join(self.folder.name, "method")
+            self.folder = _folder_of_socket()
+            self.path = os.path.join(self.folder.name, SOCKET)
             self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.listener.bind(self.path)
             self.listener.listen()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import pathlib
-from typing import Dict, Iterator
+from typing import Dict, Iterator, Tuple
 
 __all__ = ["sha256_of_source"]
 
 
 def sha256_of_source(file: pathlib.Path) -> str:
     """The SHA-256 of a Python file; where it imports modules that lie beside it, of the digests of all of these files by name."""
+    file = file.absolute()
     digests: Dict[str, str] = {}
     _add(file, file.parent, digests)
     if len(digests) == 1:
         return next(iter(digests.values()))
     own = digests.pop(str(file))
-    text = own + "".join(f"\n{pathlib.Path(name).relative_to(file.parent)} {digest}" for name, digest in sorted(digests.items()))
+    text = own + "".join(f"\n{os.path.relpath(name, file.parent)} {digest}" for name, digest in sorted(digests.items()))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -26,22 +28,35 @@ def _add(file: pathlib.Path, folder: pathlib.Path, digests: Dict[str, str]) -> N
         return
     source = file.read_bytes()
     digests[str(file)] = hashlib.sha256(source).hexdigest()
-    for name in _imported(source):
-        module = folder.joinpath(*name.split(".")) if name else file
-        for found in (module.with_suffix(".py"), module / "__init__.py"):
-            if found.is_file():
-                _add(found, folder, digests)
+    for found in _imported(source, file, folder):
+        if found.is_file():
+            _add(found, folder, digests)
 
 
-def _imported(source: bytes) -> Iterator[str]:
-    """The names of modules that a source may import; none of one that cannot be parsed."""
+def _imported(source: bytes, file: pathlib.Path, folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """The files of modules that a source may import; none of one that cannot be parsed. Names with dots in front are of
+    modules beside the file, or above it, the others of modules in `folder`."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            for alias in node.names:
+                yield from _files(folder.joinpath(*alias.name.split(".")))
         elif isinstance(node, ast.ImportFrom):
-            inside = f"{node.module}." if node.module else ""
-            yield from (node.module or "", *(inside + alias.name for alias in node.names))
+            package = file.parents[min(node.level, len(file.parents)) - 1] if node.level else folder
+            names = node.module.split(".") if node.module else []
+            if node.level:  # which runs the packages around the module too
+                yield package / "__init__.py"
+                for n in range(1, len(names)):
+                    yield from _files(package.joinpath(*names[:n]))
+            module = package.joinpath(*names)
+            if names:
+                yield from _files(module)
+            for alias in node.names:
+                yield from _files(module / alias.name)
+
+
+def _files(module: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
+    return module.with_name(f"{module.name}.py"), module / "__init__.py"

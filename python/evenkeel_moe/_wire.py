@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 __all__ = ["Closed", "Packer", "Wire"]
@@ -61,10 +62,11 @@ class Packer:
 
 
 class Wire:
-    """One connection. Not for several threads at once."""
+    """One connection. Threads that send a message and wait for its reply hold `turn`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
+        self.turn = threading.Lock()
         self.maps: Dict[int, mmap.mmap] = {}
         self.holders: Dict[int, int] = {}
         """By segment, the references to its mapping without any array."""
@@ -165,7 +167,7 @@ class Wire:
     def find(self, array: Any) -> Optional[Tuple[int, int]]:
         """The segment and offset of an array that lies in memory of the program."""
         address = array.__array_interface__["data"][0]
-        for segment, (start, size) in self.places.items():
+        for segment, (start, size) in [*self.places.items()]:  # another thread may add one
             if start <= address and address + array.nbytes <= start + size:
                 return segment, address - start
         return None
@@ -194,6 +196,11 @@ class Wire:
         if array.dtype.kind not in "fiub":
             raise TypeError(f"an array of {array.dtype}, expected numbers")
         return self.numpy.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+    def floats(self, array: Any) -> Any:
+        """An array or tensor as plain() has it, integers and booleans as float64."""
+        array = self.plain(array)
+        return array.astype("f8") if array.dtype.kind in "iub" else array
 
     def _write(self, packer: Packer) -> Optional[int]:
         """Copies arrays into own memory. The descriptor of new memory, where the old is too small."""

@@ -9,8 +9,9 @@
             return new
 
 docs/tutorial-new-method.md explains the hooks. Tensors are arrays of numpy, or of torch where the class says `library = "torch"`. They
-are views of memory that the program shares: what a hook edits in place is edited there. Arguments are valid during the call; copy what
-lasts into `state.memory` or `view.memory`, which are saved with every round.
+are views of memory that the program shares: what a hook edits in place is edited there, and what the program does not
+read back cannot be edited. Arguments are valid during the call; copy what lasts into `state.memory` or `view.memory`,
+which are saved with every round.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ __all__ = ["HOOKS", "Method", "described", "method_name"]
 
 HOOKS = ("prepare", "extra_loss", "penalty", "edit_gradients", "edit_parameters", "upload", "check_upload", "initialize", "broadcast",
          "aggregate", "diagnostics", "pseudo_gradients")
-SETTINGS = frozenset({"name", "title", "paper", "sends", "base", "base_options", "family", "exact", "needs_experts", "needs_individuals", "gate_norm",
-                      "metrics", "library", "seconds"})
+SETTINGS = frozenset({"name", "title", "paper", "sends", "base", "base_options", "family", "exact", "needs_experts", "needs_individuals", "changes_base",
+                      "gate_norm", "metrics", "library", "seconds"})
 TYPES = {bool: "bool", int: "int", float: "float", str: "str", List[int]: "list[int]", List[float]: "list[float]", List[str]: "list[str]"}
 
 
@@ -47,16 +48,18 @@ class Method:
     base_options: Mapping[str, Any] = {}
     """Values of keys of the base method."""
     family: Optional[str] = None
-    """What a budget means, "sparsity", "rank" or "homogeneous"; None: as the base method. So are the next three."""
+    """What a budget means, "sparsity", "rank" or "homogeneous"; None: as the base method. So are the next four."""
     gate_norm: Optional[str] = None
     """Default of method.gate_norm."""
     needs_experts: Optional[bool] = None
     needs_individuals: Optional[bool] = None
     """True: `aggregate` reads single uploads; False: sums over clients."""
+    changes_base: Optional[bool] = None
+    """True: `aggregate` may set `base_delta`, which all clients add to the base."""
     exact: Optional[bool] = None
     """True: the aggregate is the mean of the products B A."""
     metrics: Mapping[str, Tuple[float, float]] = {}
-    """Metrics that clients report, with their least and largest value."""
+    """Metrics that clients report beside the base method's, with their least and largest value."""
     library: str = "numpy"
     """"numpy" or "torch": what tensors are."""
     seconds: float = 300.0
@@ -209,6 +212,6 @@ def described(cls: Any, file: str, sha256: str) -> Dict[str, Any]:
     base_options = "".join(f"{key} = {toml_value(value, key)}\n" for key, value in cls.base_options.items())
     return {"name": method_name(cls), "title": cls.title or cls.__name__, "paper": cls.paper, "sends": cls.sends, "base": cls.base,
             "base_options": base_options, "family": cls.family, "exact": cls.exact, "needs_experts": cls.needs_experts,
-            "needs_individuals": cls.needs_individuals, "gate_norm": cls.gate_norm, "metrics": {key: list(value) for key, value in cls.metrics.items()},
-            "seconds": float(cls.seconds), "hooks": overridden(cls), "options": list(options_of(cls).values()),
-            "file": file, "class": cls.__name__, "sha256": sha256}
+            "needs_individuals": cls.needs_individuals, "changes_base": cls.changes_base, "gate_norm": cls.gate_norm,
+            "metrics": {key: list(value) for key, value in cls.metrics.items()}, "seconds": float(cls.seconds),
+            "hooks": overridden(cls), "options": list(options_of(cls).values()), "file": file, "class": cls.__name__, "sha256": sha256}

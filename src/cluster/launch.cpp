@@ -65,7 +65,7 @@ Found find_family(const Environment& environment) {
 
 /// Returns a port that depends on the Slurm job and step, so that concurrent steps on a machine use different ports.
 uint16_t port_of_step(const Environment& environment) {
-  const auto number = [&](const char* name) {
+  const auto number = [&](const char* name) -> int64_t {
     const auto text = environment(name);
     return text ? number_in(*text, name, 0) : 0;
   };

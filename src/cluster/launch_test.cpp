@@ -58,6 +58,17 @@ TEST(Launch, ReadsTheVariablesOfEveryLauncher) {
   read(with({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, kTorchrun), "torchrun", "node1", 29500);
 }
 
+TEST(Launch, APortOfAnySlurmJobIsAnUnprivilegedOne) {
+  const auto port = [](const char* job) {
+    auto variables = kSlurm;
+    variables["SLURM_JOB_ID"] = job;
+    return launch_in(variables).store.port;
+  };
+  EXPECT_EQ(port("134217727"), 20'000 + (134'217'727 * int64_t{16} + 1) % 20'000);
+  EXPECT_EQ(port("134217728"), 20'000 + (134'217'728 * int64_t{16} + 1) % 20'000);
+  EXPECT_EQ(port("2147483647"), 20'000 + (2'147'483'647 * int64_t{16} + 1) % 20'000);
+}
+
 TEST(Launch, TheConfigOverridesVariables) {
   ClusterOptions options;
   options.rank = 0, options.size = 2, options.store = "10.0.0.1:4000";

@@ -22,7 +22,8 @@ std::string shown_at(const PairedDifference& difference, const scoring::Measure&
 /// Returns a text such as "differences below 0.031 could not have been detected", for one budget or a range of budgets.
 std::string undetectable(std::span<const PairedDifference> differences, const scoring::Measure& measure) {
   std::vector<double> sizes;
-  for (const auto& difference : differences) sizes.push_back(*difference.detectable);
+  for (const auto& difference : differences)
+    if (difference.detectable) sizes.push_back(*difference.detectable);
   const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
   const auto low = size_text(*least, measure), high = size_text(*most, measure);
   return concat("differences below ", low, low == high ? "" : concat(" to ", high, ", by budget,"),
@@ -52,6 +53,27 @@ std::string none_shown(const std::string& pair, std::span<const PairedDifference
     return concat(pair, " is 0 in every pair", everywhere ? "" : concat(" at ", budgets_text(open)));
   return concat("no ", pair, " was shown at ", everywhere ? "any budget" : budgets_text(open), "; ",
                 undetectable(open, measure));
+}
+
+/// Says that a difference cannot be tested, and why.
+std::string untested_text(const std::string& pair, std::span<const PairedDifference> untested, bool everywhere,
+                          const scoring::Measure& measure) {
+  std::vector<std::string> alike;
+  std::vector<PairedDifference> few;
+  for (const auto& difference : untested)
+    if (are_alike(difference.by_seed))
+      alike.push_back(shown_at(difference, measure));
+    else
+      few.push_back(difference);
+  std::vector<std::string> parts;
+  if (!alike.empty())
+    parts.push_back(
+        concat("the ", pair, " is the same in every pair at budget ", join(alike), ", which no t-test can judge"));
+  if (!few.empty())
+    parts.push_back(concat("nothing can be said of the ", pair, " at ",
+                           everywhere && alike.empty() ? "any budget" : budgets_text(few),
+                           ": fewer than two seeds are complete in both"));
+  return join(parts, "; ");
 }
 
 /// Returns a text such as "they also differ in gating (renormalised; fedit: not renormalised)"; empty if they do not.
@@ -92,10 +114,7 @@ std::string conclusion(const ArmResult& arm, const scoring::Measure& measure) {
     parts.push_back(concat("a ", pair, " was shown at budget ", join(budgets)));
   }
   if (!open.empty()) parts.push_back(none_shown(pair, open, shown.empty() && untested.empty(), measure));
-  if (!untested.empty())
-    parts.push_back(concat("nothing can be said of the ", pair, " at ",
-                           shown.empty() && open.empty() ? "any budget" : budgets_text(untested),
-                           ": fewer than two seeds are complete in both"));
+  if (!untested.empty()) parts.push_back(untested_text(pair, untested, shown.empty() && open.empty(), measure));
   if (auto unlike = function_text(arm); !unlike.empty()) parts.push_back(std::move(unlike));
   return capitalised(join(parts, "; ")) + '.';
 }

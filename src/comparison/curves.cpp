@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "records/run_costs.h"
+
 namespace evenkeel::comparison {
 namespace {
 
@@ -144,7 +146,7 @@ std::vector<Spent> spent_by(const records::RunRecords& run) {
   for (const auto& round : run.rounds) {
     sum.round = round.round;
     sum.bytes += static_cast<double>(round.bytes_up + round.bytes_down);
-    sum.flops += round.flops;
+    sum.flops = sum.flops && !records::withholds_work(round) ? std::optional(*sum.flops + round.flops) : std::nullopt;
     sum.seconds += round.seconds.round;
     sum.simulated_seconds = round.simulated ? std::optional(round.simulated->end) : std::nullopt;
     all.push_back(sum);
@@ -158,7 +160,7 @@ std::vector<Spent> mean_spent(std::span<const records::RunRecords* const> runs) 
     for (const auto& spent : spent_by(*run)) by_round[spent.round].push_back(spent);
   std::vector<Spent> means;
   for (const auto& [round, all] : by_round)
-    means.push_back({round, mean_of_member(all, &Spent::bytes), mean_of_member(all, &Spent::flops),
+    means.push_back({round, mean_of_member(all, &Spent::bytes), mean_where_known(all, &Spent::flops),
                      mean_of_member(all, &Spent::seconds), mean_where_known(all, &Spent::simulated_seconds)});
   return means;
 }

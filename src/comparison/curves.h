@@ -47,7 +47,7 @@ std::vector<Curve> round_curves(const StudyRuns& study, const RoundValue& value)
 struct Spent {
   int64_t round = 0;
   double bytes = 0;                         ///< up and down, all clients
-  double flops = 0;                         ///< of training
+  std::optional<double> flops = 0;          ///< of training; empty if a round withholds_work() (records/run_costs.h)
   double seconds = 0;                       ///< measured, without evaluations
   std::optional<double> simulated_seconds;  ///< empty if clients have no machine profiles
 };

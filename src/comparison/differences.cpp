@@ -32,7 +32,15 @@ struct Labelled {
   const records::RunRecords* run;
   std::string label;
 };
-using Runs = std::span<const Labelled>;
+/// Compared runs. Iterates over them.
+struct Runs {
+  std::span<const Labelled> all;
+  bool joins_seeds = false;  ///< true: the values of a label's runs are one value, in the order of the runs
+
+  auto begin() const { return all.begin(); }
+  auto end() const { return all.end(); }
+  size_t size() const { return all.size(); }
+};
 
 /// Returns the value of a key without quotes and brackets; "not known" if the run lacks it.
 std::string plain_value(const records::RunRecords& run, const std::string& key) {
@@ -134,23 +142,46 @@ std::string profiles_of(const records::RunRecords& run) {
   return concat(join(names), " (", sha256(keys).substr(0, 8), ")");
 }
 
+/// A value of a property and the label of a run that has it.
+struct LabelledValue {
+  std::string label, value;
+};
+
+/// Returns one value per label: that of its runs, or theirs in order if they differ, such as "2, 2, 6.4 by seed".
+std::vector<LabelledValue> joined(std::span<const LabelledValue> values) {
+  std::vector<LabelledValue> all;
+  for (const auto& [label, value] : values) {
+    if (std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.label == label; })) continue;
+    std::vector<std::string> of_label;
+    for (const auto& one : values)
+      if (one.label == label) of_label.push_back(one.value);
+    const bool are_equal =
+        std::adjacent_find(of_label.begin(), of_label.end(), std::not_equal_to<>()) == of_label.end();
+    all.push_back({label, are_equal ? value : concat(join(of_label), " by seed")});
+  }
+  return all;
+}
+
+void add_value(std::vector<Difference::Side>& sides, const LabelledValue& one) {
+  auto side = std::find_if(sides.begin(), sides.end(), [&](const auto& known) { return known.value == one.value; });
+  if (side == sides.end()) side = sides.insert(side, {one.value, {}});
+  if (std::find(side->runs.begin(), side->runs.end(), one.label) == side->runs.end()) side->runs.push_back(one.label);
+}
+
 /// Adds a property if it differs. Runs for which `value` returns nothing do not have it and are left out.
 template <typename Value>
-void add(std::vector<Difference>& all, std::string what, bool changes_function, Runs runs, const Value& value) {
+void add(std::vector<Difference>& all, std::string what, bool changes_function, const Runs& runs, const Value& value) {
+  std::vector<LabelledValue> values;
+  for (const auto& [run, label] : runs)
+    if (std::optional<std::string> text = value(*run)) values.push_back({label, std::move(*text)});
+  if (runs.joins_seeds) values = joined(values);
   Difference found{.what = std::move(what), .sides = {}, .changes_function = changes_function};
-  for (const auto& [run, label] : runs) {
-    const std::optional<std::string> text = value(*run);
-    if (!text) continue;
-    auto side =
-        std::find_if(found.sides.begin(), found.sides.end(), [&](const auto& one) { return one.value == *text; });
-    if (side == found.sides.end()) side = found.sides.insert(side, {*text, {}});
-    if (std::find(side->runs.begin(), side->runs.end(), label) == side->runs.end()) side->runs.push_back(label);
-  }
+  for (const auto& one : values) add_value(found.sides, one);
   if (found.sides.size() > 1) all.push_back(std::move(found));
 }
 
 /// Returns the names of files that differ or are missing in some run.
-std::set<std::string> unlike_files(Runs runs, bool of_models) {
+std::set<std::string> unlike_files(const Runs& runs, bool of_models) {
   std::map<std::string, std::set<std::string>> fingerprints;
   std::map<std::string, size_t> holders;
   for (const auto& [run, label] : runs)
@@ -164,7 +195,7 @@ std::set<std::string> unlike_files(Runs runs, bool of_models) {
   return names;
 }
 
-void add_files(std::vector<Difference>& all, const char* what, Runs runs, bool of_models) {
+void add_files(std::vector<Difference>& all, const char* what, const Runs& runs, bool of_models) {
   const auto names = unlike_files(runs, of_models);
   add(all, what, of_models, runs, [&](const records::RunRecords& run) {
     const auto own = records::input_files(run, of_models);
@@ -202,7 +233,7 @@ void shorten(Difference& difference) {
 
 /// Adds one difference per key of the config. Keys and sections in `free` are left out unless they change the function.
 /// Runs of other methods do not have the options of a method.
-void add_keys(std::vector<Difference>& all, Runs runs, std::span<const std::string> free) {
+void add_keys(std::vector<Difference>& all, const Runs& runs, std::span<const std::string> free) {
   SettingsOfRuns settings;
   for (const auto& [run, label] : runs) settings.emplace(run, records::compared_settings(*run));
   for (const auto& key : keys_of(settings)) {
@@ -229,7 +260,7 @@ std::string scored_after(const records::RunRecords& run) {
 }
 
 /// Returns the seeds of the arm of every run.
-std::map<const records::RunRecords*, std::string> seeds_by_run(Runs runs) {
+std::map<const records::RunRecords*, std::string> seeds_by_run(const Runs& runs) {
   std::map<config::Values, std::vector<const records::RunRecords*>> arms;
   for (const auto& [run, label] : runs) arms[records::settings_of_arm(*run)].push_back(run);
   std::map<const records::RunRecords*, std::string> all;
@@ -242,7 +273,7 @@ std::map<const records::RunRecords*, std::string> seeds_by_run(Runs runs) {
 }
 
 /// Adds what changes the function by what the runs did.
-void add_functions(std::vector<Difference>& all, Runs runs) {
+void add_functions(std::vector<Difference>& all, const Runs& runs) {
   add(all, "compute_dtype", true, runs, arithmetic_of);
   add(all, "dtype of the base", true, runs, [](const auto& run) { return plain_value(run, "model.dtype"); });
   add(all, "gating", true, runs, gating_of);
@@ -257,19 +288,46 @@ std::vector<Labelled> labelled(std::span<const records::RunRecords> runs) {
   return all;
 }
 
-std::vector<Labelled> labelled_by_arm(const StudyRuns& study) {
+std::vector<Labelled> labelled_by_arm(const StudyRuns& study, std::optional<int64_t> seed = std::nullopt) {
   std::vector<Labelled> all;
   for (const auto& run : study.runs)
-    if (run.records && run.missing.empty()) all.push_back({&*run.records, run.arm});
+    if (run.records && run.missing.empty() && run.seed == seed.value_or(run.seed))
+      all.push_back({&*run.records, run.arm});
   return all;
 }
 
-std::vector<Difference> all_differences(Runs runs, std::span<const std::string> free) {
+/// Returns the runs of the seeds that every arm with runs has, by seed: what is compared in pairs. All runs if there is
+/// no such seed.
+std::vector<Labelled> paired_runs(const StudyRuns& study) {
+  const auto all = labelled_by_arm(study);
+  std::set<std::string> arms;
+  for (const auto& [run, arm] : all) arms.insert(arm);
+  std::vector<Labelled> paired;
+  for (const int64_t seed : study.seeds) {
+    const auto of_seed = labelled_by_arm(study, seed);
+    if (of_seed.size() == arms.size()) paired.insert(paired.end(), of_seed.begin(), of_seed.end());
+  }
+  return paired.empty() ? all : paired;
+}
+
+/// Adds for each method in Python whether its runs had one source.
+void add_method_sources(std::vector<Difference>& all, const Runs& runs) {
+  std::set<std::string> methods;
+  for (const auto& [run, label] : runs) methods.insert(run->method);
+  for (const auto& method : methods)
+    add(all, "source of " + method, false, runs, [&](const records::RunRecords& run) -> std::optional<std::string> {
+      if (run.method != method || !run.manifest.is_object() || !run.manifest.contains("method")) return std::nullopt;
+      return text_at(run.manifest, {"method", "sha256"}).substr(0, 12);
+    });
+}
+
+std::vector<Difference> all_differences(const Runs& runs, std::span<const std::string> free) {
   std::vector<Difference> all;
   if (runs.size() < 2) return all;
   add(all, "scored after", false, runs, scored_after);
   add_keys(all, runs, free);
   add_functions(all, runs);
+  add_method_sources(all, runs);
   add(all, "threads", false, runs, [](const auto& run) { return plain_value(run, "threads"); });
   const auto seeds = seeds_by_run(runs);
   add(all, "seeds", false, runs, [&](const auto& run) { return seeds.at(&run); });
@@ -292,15 +350,18 @@ const Difference::Side* Difference::side_of(const std::string& label) const {
 }
 
 std::vector<Difference> differences(std::span<const records::RunRecords> runs, std::span<const std::string> free) {
-  return all_differences(labelled(runs), free);
+  const auto all = labelled(runs);
+  return all_differences({all}, free);
 }
 
 std::vector<Difference> differences(const StudyRuns& study) {
-  return all_differences(labelled_by_arm(study), study.free);
+  const auto all = labelled_by_arm(study);
+  return all_differences({all}, study.free);
 }
 
 std::vector<Difference> function_differences(const StudyRuns& study) {
-  const auto runs = labelled_by_arm(study);
+  const auto paired = paired_runs(study);
+  const Runs runs{paired, true};
   std::vector<Difference> all;
   add_functions(all, runs);
   add_keys(all, runs, {});

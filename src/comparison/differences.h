@@ -31,17 +31,17 @@ struct Difference {
 
 /// Compares the last evaluated round, every key of the config that compared_settings() (records/run_settings.h)
 /// returns, compute dtype and kernels, dtype of the base, threads, gating, experts per token and LoRA scale in
-/// training, processor, torch, program, model files, data files, simulated client profiles and scored rows. Runs with
-/// configs that differ only in the seed and in keys without effect form an arm; the arms' sets of seeds are compared
-/// too. Returns nothing for one run.
+/// training, source of a method in Python, processor, torch, program, model files, data files, simulated client
+/// profiles and scored rows. Runs with configs that differ only in the seed and in keys without effect form an arm; the
+/// arms' sets of seeds are compared too. Returns nothing for one run.
 /// \param free  keys and sections of the config in which the runs may differ. Keys of KeyEffect::kFunction are listed
 ///              all the same.
 std::vector<Difference> differences(std::span<const records::RunRecords> runs, std::span<const std::string> free = {});
 
 /// Compares the runs of a study in the same way, without missing runs and with the names of arms as labels.
 std::vector<Difference> differences(const StudyRuns& study);
-/// Returns the differences of a study with changes_function, with the names of arms as labels. StudyRuns::free is
-/// ignored.
+/// Returns the differences of a study with changes_function, with the names of arms as labels, each on one side. The
+/// runs of the seeds that all arms have are compared. StudyRuns::free is ignored.
 std::vector<Difference> function_differences(const StudyRuns& study);
 
 /// Formats experts per token by ascending budget: "1, 2, 8", or "8" if all are equal.

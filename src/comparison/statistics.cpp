@@ -102,17 +102,24 @@ double deviation_of(std::span<const double> values) {
   return std::sqrt(sum_of_powers(values, mean_of(values), 2) / static_cast<double>(values.size() - 1));
 }
 
+bool are_alike(std::span<const double> values) {
+  constexpr double kRounding = 1e-10;  // of differences of means, relative to the mean
+  if (values.size() < 2) return false;
+  const double mean = std::abs(mean_of(values));
+  return mean > 0 && deviation_of(values) <= kRounding * mean;
+}
+
 std::optional<Interval> t_interval(std::span<const double> values, double alpha) {
-  if (values.size() < 2) return std::nullopt;
+  if (values.size() < 2 || are_alike(values)) return std::nullopt;
   const double n = static_cast<double>(values.size()), mean = mean_of(values);
   const double half = -t_quantile(alpha / 2, n - 1) * deviation_of(values) / std::sqrt(n);
   return Interval{mean - half, mean + half};
 }
 
 std::optional<double> t_test(std::span<const double> values) {
-  if (values.size() < 2) return std::nullopt;
+  if (values.size() < 2 || are_alike(values)) return std::nullopt;
   const double n = static_cast<double>(values.size()), mean = mean_of(values), deviation = deviation_of(values);
-  if (deviation == 0) return mean == 0 ? 1 : 0;
+  if (deviation == 0) return 1;
   return t_two_sided(mean / (deviation / std::sqrt(n)), n - 1);
 }
 
@@ -130,7 +137,7 @@ std::vector<double> holm(std::span<const double> p_values) {
 }
 
 std::optional<double> detectable_difference(std::span<const double> differences) {
-  if (differences.size() < 2) return std::nullopt;
+  if (differences.size() < 2 || are_alike(differences) || deviation_of(differences) == 0) return std::nullopt;
   return kept_detectable_effect(static_cast<int64_t>(differences.size())) * deviation_of(differences);
 }
 

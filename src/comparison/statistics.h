@@ -20,17 +20,23 @@ double mean_of(std::span<const double> values);
 /// Returns the sample standard deviation (divisor n - 1). REQUIRES at least two values.
 double deviation_of(std::span<const double> values);
 
-/// Returns mean +- t(1 - alpha / 2, n - 1) s / sqrt(n). Returns nothing for fewer than two values.
+/// Returns true for two or more values that are equal up to rounding and not zero. They have no spread that a t-test or
+/// its interval could be based on: differences of shares of a few hundred rows are often equal in two or three seeds.
+bool are_alike(std::span<const double> values);
+
+/// Returns mean +- t(1 - alpha / 2, n - 1) s / sqrt(n). Returns nothing for fewer than two values, or if they
+/// are_alike().
 std::optional<Interval> t_interval(std::span<const double> values, double alpha = 0.05);
-/// Returns the two-sided p-value of the t-test of mean 0. For differences this is the paired t-test. If all values are
-/// equal, it is 0, or 1 if they are zero. Returns nothing for fewer than two values.
+/// Returns the two-sided p-value of the t-test of mean 0. For differences this is the paired t-test. It is 1 if all
+/// values are zero. Returns nothing for fewer than two values, or if they are_alike().
 std::optional<double> t_test(std::span<const double> values);
 
 /// Returns p-values corrected by Holm's step-down method (1979), in the order of `p_values`.
 std::vector<double> holm(std::span<const double> p_values);
 
 /// Returns the smallest mean difference that the paired t-test detects with 80 % power at the two-sided 5 % level, if
-/// the true standard deviation equals the one of `differences`. Returns nothing for fewer than two differences.
+/// the true standard deviation equals the one of `differences`. Returns nothing for fewer than two differences, or if
+/// all are equal.
 std::optional<double> detectable_difference(std::span<const double> differences);
 
 /// Values of the single items of every task of one seed: [task][item].

@@ -40,6 +40,20 @@ TEST(Statistics, OneValueHasNoInterval) {
   EXPECT_FALSE(bca_interval(one, {0.5}));
 }
 
+TEST(Statistics, EqualValuesAreNotTested) {
+  const std::vector<double> alike{0.77 - 0.75, 0.02, 0.80 - 0.78};
+  EXPECT_NE(alike[0], alike[1]) << "equal up to rounding";
+  EXPECT_TRUE(are_alike(alike));
+  EXPECT_FALSE(t_interval(alike));
+  EXPECT_FALSE(t_test(alike));
+  EXPECT_FALSE(detectable_difference(alike));
+  const std::vector<double> zeros{0, 0, 0}, near{0.02, 0.0201};
+  EXPECT_FALSE(are_alike(zeros));
+  EXPECT_EQ(t_test(zeros), 1.0);
+  EXPECT_FALSE(detectable_difference(zeros));
+  EXPECT_TRUE(t_test(near));
+}
+
 TEST(Statistics, HolmMultipliesTheSmallestByAllAndKeepsTheOrder) {
   const auto corrected = holm(std::vector<double>{0.04, 0.01, 0.5, 0.03});
   const std::vector<double> expected{0.09, 0.04, 0.5, 0.09};

@@ -70,6 +70,11 @@ OrderedJson with_reasoning(OrderedJson message) {
   return named;
 }
 
+/// Returns true if a message says no more than role and text of its turn. \param message  MessageReader::all_keys()
+bool is_role_and_text(const OrderedJson& message, const Turn& turn) {
+  return message.size() == 2 && message.contains("content") && message["content"] == turn.content;
+}
+
 /// Reads one message.
 class MessageReader {
  public:
@@ -136,6 +141,14 @@ class MessageReader {
   bool from_ = false;
 };
 
+/// Adds the keys of a message to its turn, unless they say no more than its role and text.
+void add_keys(const OrderedJson& message, const std::string& place, Turn& turn) {
+  const bool says_more = !is_role_and_text(message, turn);
+  if (says_more) turn.more = message.dump();
+  // A template may print the keys in their order, which is that of chat_message() only if the role is first.
+  if (says_more || message.begin().key() != "role") turn.message = tokenizer::chat_value(message, place);
+}
+
 void add_variable(const std::string& name, const OrderedJson& value, const std::string& place, OrderedJson& all,
                   Row& into) {
   if (value.is_null()) return;
@@ -166,11 +179,8 @@ std::vector<Turn> read_turns(const SourceRow& row, std::string_view key, Message
     message.object();
     const MessageReader reader(message, keys);
     auto turn = reader.read();
-    if (!reader.is_plain()) {
-      const auto json = reader.all_keys(row.in_order().at(std::string(key)).at(turns.size()), turn.role);
-      turn.message = tokenizer::chat_value(json, message.place());
-      turn.more = json.dump();
-    }
+    if (!reader.is_plain())
+      add_keys(reader.all_keys(row.in_order().at(std::string(key)).at(turns.size()), turn.role), message.place(), turn);
     turns.push_back(std::move(turn));
   }
   return turns;

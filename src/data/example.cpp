@@ -97,6 +97,18 @@ PackedBatch shared_where_worth_it(const auto& examples, int64_t micro_batch) {
   return copies * kMaxTokensPerCopy >= batch.tokens() ? batch : packed(examples, micro_batch, Rows::kOwn);
 }
 
+constexpr std::string_view kEmptyLine = "\n\n";
+
+/// Adds the parts of a text that stand between empty lines.
+void add_blocks(std::string_view text, std::vector<std::string_view>& parts) {
+  if (text.empty()) return;
+  for (size_t end = text.find(kEmptyLine); end != text.npos; end = text.find(kEmptyLine)) {
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end + kEmptyLine.size());
+  }
+  parts.push_back(text);
+}
+
 }  // namespace
 
 std::vector<std::string_view> question_of(const Row& row) {
@@ -110,14 +122,28 @@ std::vector<std::string_view> question_of(const Row& row) {
   return question;
 }
 
+std::vector<std::string_view> comparable_question(const Row& row) {
+  std::vector<std::string_view> question{row.variables_json};
+  add_blocks(row.instruction, question);
+  add_blocks(row.input, question);
+  const auto& turns = row.turns;
+  if (turns.size() == 2 && turns[0].role == "user" && turns[0].more.empty()) {
+    add_blocks(turns[0].content, question);
+    return question;
+  }
+  for (size_t i = 0; i + 1 < turns.size(); ++i)  // no block is an empty line, so a text never equals several turns
+    question.insert(question.end(), {kEmptyLine, turns[i].role, turns[i].content, turns[i].more});
+  if (question.size() == 1) question.push_back(row.output);
+  return question;
+}
+
+std::string blocks(std::string_view first, std::string_view second) {
+  return concat(first, first.empty() || second.empty() ? "" : kEmptyLine, second);
+}
+
 std::string question_text(const Row& row) {
-  std::string text;
-  const auto add = [&](const std::string& part) {
-    if (!part.empty()) text += (text.empty() ? "" : "\n\n") + part;
-  };
-  add(row.instruction);
-  add(row.input);
-  for (size_t i = 0; i + 1 < row.turns.size(); ++i) add(row.turns[i].content);
+  auto text = blocks(row.instruction, row.input);
+  for (size_t i = 0; i + 1 < row.turns.size(); ++i) text = blocks(text, row.turns[i].content);
   return text;
 }
 

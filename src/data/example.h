@@ -22,7 +22,7 @@ struct Turn {
   /// For an assistant's turn, false excludes it from the loss: its weight is 0 or it is part of a prompt.
   bool is_target = true;
   jinja::Value message{};  ///< all keys, for the chat template; undefined if the message has role and content only
-  std::string more{};      ///< `message` as JSON, used to compare rows; empty if `message` is undefined
+  std::string more{};      ///< `message` as JSON, used to compare rows; empty if it says no more than role and text
 };
 
 /// Where a row was read.
@@ -48,16 +48,24 @@ struct Row {
   std::vector<std::pair<std::string, jinja::Value>> variables{};  ///< of a conversation: template variables such as
                                                                   ///< tools and documents
   std::string variables_json{};                                   ///< `variables` as JSON; empty if there are none
-  int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins; -1: not in `input`
+  /// Byte of `input` where the output begins, without the blanks around it; -1: it is not in `input`.
+  int64_t answer_at = -1;
   /// Place of a row of a user's file, "a.jsonl:17", for messages; else empty.
   std::string origin{};
-  RowPlace place{};         ///< set by data::training_rows() and data::test_rows()
-  bool is_required = true;  ///< false: a row whose question does not fit into the model is left out
+  RowPlace place{};  ///< set by data::training_rows() and data::test_rows()
+  /// False: the row is left out if it cannot be tokenised, or if its question does not fit into the model.
+  bool is_required = true;
 };
 
-/// Returns the parts of the row that form the question, context included. Two rows ask the same question if the results
-/// are equal. The views point into `row`.
+/// Returns the parts of the row that form the question, context included. The views point into `row`.
 std::vector<std::string_view> question_of(const Row& row);
+/// Returns the question in a form that does not depend on the format of the row. Two rows ask the same question if the
+/// results are equal: a text, a text with its context after an empty line, and a user's only message with the same text
+/// are one question. A row that asks nothing has its output in place of a question. The views point into `row`, or are
+/// constants.
+std::vector<std::string_view> comparable_question(const Row& row);
+/// Returns "first\n\nsecond", or the text that is not empty.
+std::string blocks(std::string_view first, std::string_view second);
 /// Returns the question as text: instruction and context, or the content of the turns before the answer, separated by
 /// empty lines.
 std::string question_text(const Row& row);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "base/testing.h"
@@ -113,6 +114,77 @@ TEST_F(FileSets, RowsWithTheSameQuestionStayOnOneSide) {
   const auto test = test_rows(find_task("files", from), from).rows;
   EXPECT_EQ(test.size(), 12u);
   for (const auto& question : questions_of(test)) EXPECT_FALSE(train.contains(question)) << question;
+}
+
+TEST_F(FileSets, RowsWithTheSameQuestionStayOnOneSideInEveryFormat) {
+  std::map<std::string, std::string> formats;
+  for (int i = 0; i < 12; ++i) {
+    const auto place = concat("number ", i), question = concat("Which animal is it?\n\n", place);
+    const Json message = {{"role", "user"}, {"content", question}},
+               answer = {{"role", "assistant"}, {"content", "fox"}};
+    auto named = message;
+    named["name"] = nullptr;
+    const auto add = [&](const std::string& format, const Json& row) { formats[format] += row.dump() + "\n"; };
+    add("alpaca", {{"instruction", "Which animal is it?"}, {"input", place}, {"output", "fox"}});
+    add("texts", {{"prompt", question}, {"completion", "fox"}});
+    add("messages", {{"messages", Json::array({message, answer})}});
+    add("nulls", {{"messages", Json::array({named, answer})}});
+  }
+  const auto from = one([&](FileSet& set) {
+    set.train.clear();
+    for (const auto& [name, text] : formats) write_file_atomic(path(name + ".jsonl"), text);
+    for (const auto& [name, text] : formats) set.train.push_back(path(name + ".jsonl"));
+    set.held_out = 0.25;
+  });
+  for (const auto form : {PromptTemplate::kChat, PromptTemplate::kPaper}) {
+    auto chosen = from;
+    chosen.form = form;
+    std::set<std::string> trained;
+    for (const auto& row : training_rows("files", chosen).rows) trained.insert(question_text(row));
+    const auto test = test_rows(find_task("files", chosen), chosen).rows;
+    EXPECT_EQ(test.size(), 12u);
+    for (const auto& row : test) EXPECT_FALSE(trained.contains(question_text(row))) << question_text(row);
+  }
+}
+
+TEST_F(FileSets, TextsThatAskNothingAreHeldOutByWhatTheySay) {
+  std::string lines;
+  for (int i = 0; i < 12; ++i) lines += Json{{"text", concat("Sentence ", i % 8)}}.dump() + "\n";
+  auto from = one([&](FileSet& set) {
+    write_file_atomic(path("texts.jsonl"), lines);
+    set.train = {path("texts.jsonl")};
+    set.score = Scoring::kNll;
+    set.held_out = 0.25;
+  });
+  from.form = PromptTemplate::kPlain;
+  std::set<std::string> trained;
+  for (const auto& row : training_rows("files", from).rows) trained.insert(row.output);
+  const auto test = test_rows(find_task("files", from), from).rows;
+  EXPECT_EQ(test.size(), 3u);
+  for (const auto& row : test) EXPECT_FALSE(trained.contains(row.output)) << row.output;
+}
+
+TEST_F(FileSets, QuestionsDifferByTurnsKeysAndVariables) {
+  const auto with = [](std::vector<Turn> turns, const std::string& variables = "") {
+    Row row;
+    row.turns = std::move(turns);
+    row.turns.push_back({"assistant", "a"});
+    row.variables_json = variables;
+    return row;
+  };
+  std::vector<Row> rows{with({{"user", "q"}}),
+                        with({{"user", "q"}}, "{\"tools\":[]}"),
+                        with({{"system", "q"}}),
+                        with({{"system", ""}, {"user", "q"}}),
+                        with({{"user", "q"}, {"assistant", "b"}, {"user", "q"}}),
+                        with({{"user", "q\n\nq"}}),
+                        with({{"user", "q\n\n"}}),
+                        with({{"user", "user\n\nq"}})};
+  rows.push_back(rows[0]);
+  rows.back().turns[0].more = "{\"name\":\"Bob\"}";
+  std::set<std::vector<std::string_view>> questions;
+  for (const auto& row : rows) questions.insert(comparable_question(row));
+  EXPECT_EQ(questions.size(), rows.size());
 }
 
 TEST_F(FileSets, ALimitDrawsRowsFromTheWholeMixture) {

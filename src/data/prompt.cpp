@@ -40,11 +40,6 @@ std::string llm_adapters_prompt(const Row& row, std::string_view after_request, 
   return prompt + concat(kIndent, "### Response:\n", kIndent);
 }
 
-/// Returns "first\n\nsecond", or the text that is not empty.
-std::string blocks(std::string_view first, std::string_view second) {
-  return concat(first, first.empty() || second.empty() ? "" : "\n\n", second);
-}
-
 /// Converts a conversation with one answer to instruction and output.
 Row without_turns(const Row& row) {
   if (row.turns.empty()) return row;
@@ -98,6 +93,43 @@ bool prints_parts(const Turn& turn, const std::string& text) {
   } catch (const Error&) {  // then the template cannot have written it either
     return false;
   }
+}
+
+/// Returns the dict with another text under a key.
+jinja::Value with_text(const jinja::Value& dict, std::string_view key, const jinja::Value& text) {
+  jinja::Budget budget;
+  auto changed = dict.entries();
+  changed.put(jinja::Value::string(std::string(key)), text, budget);
+  return jinja::Value::dict_of(std::move(changed.entries));
+}
+
+/// Returns the turn with another text and all its other keys. Of a content of parts, the first is the new text.
+Turn with_content(Turn turn, const std::string& content) {
+  turn.content = content;
+  if (!turn.message.is_dict()) return turn;
+  const auto text = jinja::Value::string(content);
+  const auto* const old = turn.message.entries().find("content");
+  if (old == nullptr || !old->is_list_or_tuple() || old->items().empty() || !old->items()[0].is_dict()) {
+    turn.message = with_text(turn.message, "content", text);
+    return turn;
+  }
+  auto parts = old->items();
+  parts[0] = with_text(parts[0], "text", text);
+  turn.message = with_text(turn.message, "content", jinja::Value::list(std::move(parts)));
+  return turn;
+}
+
+// Answers of which neither the first nor the last letters are equal.
+constexpr std::array<std::string_view, 2> kTwoAnswers = {"first", "zwei"};
+
+std::string_view common_prefix(std::string_view one, std::string_view other) {
+  return one.substr(
+      0, static_cast<size_t>(std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin()));
+}
+
+std::string_view common_suffix(std::string_view one, std::string_view other) {
+  const auto length = std::mismatch(one.rbegin(), one.rend(), other.rbegin(), other.rend()).first - one.rbegin();
+  return one.substr(one.size() - static_cast<size_t>(length));
 }
 
 bool is_known_role(std::string_view role) { return role == "system" || role == "user" || role == "assistant"; }
@@ -158,15 +190,48 @@ std::optional<int64_t> Prompts::first_special(std::string_view text) const {
   return first == ids.end() ? std::nullopt : std::optional(*first);
 }
 
+std::string Prompts::text_with_answer(std::vector<Turn> turns, std::string_view answer,
+                                      const tokenizer::ChatVariables& variables) const {
+  turns.back() = {"assistant", std::string(answer)};
+  return rendered(turns, /*add_generation_prompt=*/false, variables).text;
+}
+
 /// Returns what the template writes after an answer: the common suffix of two conversations with different answers.
 std::string Prompts::text_after_answer(std::vector<Turn> turns, const tokenizer::ChatVariables& variables) const {
-  const auto with = [&](std::string_view answer) {
-    turns.back() = {"assistant", std::string(answer)};
-    return rendered(turns, /*add_generation_prompt=*/false, variables).text;
-  };
-  const auto one = with("first"), other = with("zwei");
-  const auto shared = std::mismatch(one.rbegin(), one.rend(), other.rbegin(), other.rend()).first - one.rbegin();
-  return one.substr(one.size() - static_cast<size_t>(shared));
+  const auto one = text_with_answer(turns, kTwoAnswers[0], variables);
+  return std::string(common_suffix(one, text_with_answer(turns, kTwoAnswers[1], variables)));
+}
+
+/// Returns what the template writes after a prompt for the answer of the last turn. Returns nothing if it refuses the
+/// conversation, or does not write it as this prompt and then the answer.
+std::optional<std::string> Prompts::text_after_prompt(std::string_view prompt, std::vector<Turn> turns,
+                                                      std::string_view answer,
+                                                      const tokenizer::ChatVariables& variables) const {
+  try {
+    const auto whole = text_with_answer(std::move(turns), answer, variables);
+    return whole.starts_with(prompt) ? std::optional(whole.substr(prompt.size())) : std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() != kData) throw;
+    return std::nullopt;
+  }
+}
+
+WrittenAnswers Prompts::written_answers(const Row& row, std::string_view prompt,
+                                        std::span<const std::string> answers) const {
+  WrittenAnswers written{.before = {}, .texts = {answers.begin(), answers.end()}};
+  if (!chat_) return written;
+  const auto turns = turns_of(row);
+  const auto with = [&](std::string_view answer) { return text_after_prompt(prompt, turns, answer, row.variables); };
+  const auto one = with(kTwoAnswers[0]), other = with(kTwoAnswers[1]);
+  if (!one || !other || *one == *other) return written;  // a template may write nothing of an answer
+  const auto after = common_suffix(*one, *other);
+  written.before = common_prefix(*one, *other);
+  for (auto& text : written.texts) {
+    const auto whole = with(text);
+    const bool ends = whole && whole->ends_with(after);
+    text = ends ? whole->substr(0, whole->size() - after.size()) : written.before + text;
+  }
+  return written;
 }
 
 bool Prompts::ends_answers(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const {
@@ -180,7 +245,7 @@ void Prompts::check_roles(std::span<const Turn> turns, const tokenizer::ChatVari
     if (is_known_role(turns[i].role) || turns[i].content.empty()) continue;
     std::vector<Turn> changed(turns.begin(), turns.end());
     const auto text = rendered(changed, false, variables).text;
-    changed[i] = {changed[i].role, changed[i].content + "x"};
+    changed[i] = with_content(changed[i], changed[i].content + "x");
     EK_CHECK(rendered(changed, false, variables).text != text, kData, chat_->of(variables).origin(),
              " writes nothing of a message of the role \"", shown(turns[i].role), "\": it would be lost");
   }

@@ -48,6 +48,12 @@ struct Transcript {
   bool last_only = false;  ///< true: `answers` has only the last answer (see Prompts::transcript)
 };
 
+/// Answers to a question as training has them after the evaluation prompt, without what ends an answer.
+struct WrittenAnswers {
+  std::string before{};              ///< what the chat template writes between prompt and answer; usually empty
+  std::vector<std::string> texts{};  ///< one per answer, with the text before it
+};
+
 /// Renders rows with one template and one tokenizer, for training, evaluation and generation. Immutable and
 /// thread-safe. The tokenizer is borrowed and must outlive the object.
 class Prompts {
@@ -69,6 +75,14 @@ class Prompts {
   /// differently from the last one (Qwen3 removes their thinking); then only the last is an answer. \throws kData if
   /// the last answer cannot be located.
   Transcript transcript(const Row& row) const;
+
+  /// Returns answers to the row's question as training has them after its prompt: a chat template may write something
+  /// before an answer (Qwen3 an empty thinking), and may trim the answer. Further keys of the row's own answer, such as
+  /// its reasoning, are left out, because they may tell which answer is right. With other templates, and with a chat
+  /// template that refuses the conversation or does not write it as its prompt and then the answer, answers stay as
+  /// they are. Cost: the chat template is rendered twice, and once more per answer.
+  /// \param prompt  evaluation_prompt(row)
+  WrittenAnswers written_answers(const Row& row, std::string_view prompt, std::span<const std::string> answers) const;
 
   /// Renders all turns of a conversation, including the last, whatever its role. REQUIRES kChat.
   /// \param add_generation_prompt  true: the text ends with the beginning of an assistant's message
@@ -99,7 +113,12 @@ class Prompts {
   std::vector<jinja::ByteSpan> marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked,
                                               const std::string& origin) const;
   jinja::ByteSpan answer_span(const std::string& prompt, const std::string& whole) const;
+  std::string text_with_answer(std::vector<Turn> turns, std::string_view answer,
+                               const tokenizer::ChatVariables& variables) const;
   std::string text_after_answer(std::vector<Turn> turns, const tokenizer::ChatVariables& variables) const;
+  std::optional<std::string> text_after_prompt(std::string_view prompt, std::vector<Turn> turns,
+                                               std::string_view answer,
+                                               const tokenizer::ChatVariables& variables) const;
   bool ends_answers(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const;
   void check_roles(std::span<const Turn> turns, const tokenizer::ChatVariables& variables) const;
   std::optional<int64_t> first_special(std::string_view text) const;
@@ -140,17 +159,21 @@ struct TokenizeOptions {
 
 /// Result of tokenize_rows().
 struct TokenizedRows {
-  std::vector<Example> examples;  ///< one per row that has at least one target
-  std::vector<int64_t> rows;      ///< index of the row of each example
-  int64_t cut = 0;                ///< rows longer than the cutoff
-  int64_t windowed = 0;           ///< rows among `cut` that lost only a part of their context
-  int64_t last_only = 0;          ///< conversations with only the last answer as target (Prompts::transcript)
-  int64_t without_target = 0;     ///< rows dropped because no target fits within the cutoff
+  std::vector<Example> examples;    ///< one per row that has at least one target
+  std::vector<int64_t> rows;        ///< index of the row of each example
+  int64_t cut = 0;                  ///< rows longer than the cutoff
+  int64_t windowed = 0;             ///< rows among `cut` that lost only a part of their context
+  int64_t last_only = 0;            ///< conversations with only the last answer as target (Prompts::transcript)
+  int64_t without_target = 0;       ///< rows dropped because no target fits within the cutoff
+  std::vector<int64_t> left_out{};  ///< indices of rows that cannot be tokenised and are not required, ascending
+  std::string note{};               ///< how many rows are in `left_out`, and why the first; empty if there is none
 };
 
 /// Tokenises rows for training. A row with context that is too long keeps its question, output and eos, and a window of
-/// the context around the answer. \throws kData naming the row that the template refuses, by its place or its number
-/// from 0; kConfig for a cutoff below 2.
+/// the context: around the output if Row::answer_at is known, else from the beginning. A row that cannot be tokenised,
+/// as its template refuses it, is left out if it is not required (Row::is_required); the note is then logged once per
+/// process. \throws kData naming such a row that is required, by its place or its number from 0; kConfig for a cutoff
+/// below 2.
 TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenizer& tokenizer,
                             const TokenizeOptions& options);
 

@@ -7,6 +7,7 @@
 
 #include "base/plain/files.h"
 #include "base/testing.h"
+#include "data/row_files.h"
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/chat_template.h"
 
@@ -207,6 +208,39 @@ TEST_F(TokenizeRows, WithoutAnAnswerPositionTheContextIsTruncated) {
   EXPECT_EQ(rows.windowed, 1);
 }
 
+/// Returns the row as a user's file has it.
+Row row_of_file(const Row& row) {
+  const Json json = {{"instruction", row.instruction}, {"input", row.input}, {"output", row.output}};
+  return file_rows({.patterns = {testing::TemporaryFile(json.dump(), "rows.jsonl").path().string()}}).rows.at(0);
+}
+
+TEST_F(TokenizeRows, ALongContextOfAFileIsReducedToAWindowAroundTheOutput) {
+  auto written = long_row(/*placed=*/false);
+  written.output = " the correct answer is true\n";
+  const auto rows = tokenize({row_of_file(written)}, {.cutoff = 500, .eos = kEos});
+  EXPECT_EQ(rows.windowed, 1);
+  const auto text = text_of(rows.examples.at(0), 0), context = text.substr(text.find("### Context:"));
+  EXPECT_LT(context.find("the correct answer is true word"), context.find("### Response:")) << text;
+  EXPECT_EQ(context.find("word0\n"), std::string::npos) << text;
+  written.output = "it is false";
+  const auto without = tokenize({row_of_file(written)}, {.cutoff = 500, .eos = kEos});
+  EXPECT_NE(text_of(without.examples.at(0), 0).find("### Context:\nword0\n"), std::string::npos);
+}
+
+/// The output fits into the prompt once only.
+TEST_F(TokenizeRows, ARowOfAFileIsNotDroppedForALongOutputOfItsContext) {
+  auto row = long_row(/*placed=*/false);
+  row.output = row.input.substr(row.input.find("word100 "), row.input.find("word160 ") - row.input.find("word100 "));
+  const auto alone = std::ssize(tokenizer_.encode(training_prompt(kRow, PromptTemplate::kPaper) + row.output));
+  const TokenizeOptions options{.cutoff = alone + 200, .eos = kEos};
+  const auto rows = tokenize({row_of_file(row)}, options);
+  EXPECT_EQ(rows.windowed, 1);
+  EXPECT_EQ(rows.without_target, 0);
+  EXPECT_NE(text_of(rows.examples.at(0), 0).find("### Context:\nword0\n"), std::string::npos);
+  row.answer_at = static_cast<int64_t>(row.input.find(row.output));  // as a published file gives it
+  EXPECT_EQ(tokenize({row}, options).without_target, 1);
+}
+
 TEST_F(TokenizeRows, ARowWhoseAnswerDoesNotFitIsDropped) {
   const auto rows = tokenize({long_row()}, {.cutoff = prompt_length(PromptTemplate::kPaper), .eos = kEos});
   EXPECT_EQ(rows.cut, 1);
@@ -367,6 +401,28 @@ TEST_F(ChatRows, TemplateErrorsNameTheRow) {
       << refusal(strict);
 }
 
+TEST_F(ChatRows, ARowThatItsTemplateRefusesIsLeftOutIfItIsNotRequired) {
+  const auto tokenizer = with_template(
+      concat("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}", kTurns));
+  std::vector<Row> rows{kRow, conversation(), kRow, conversation()};
+  for (auto& row : rows) row.is_required = false;
+  rows[1].origin = "rows.jsonl:2";
+  const TokenizeOptions options{.form = PromptTemplate::kChat, .cutoff = 1000};
+  ::testing::internal::CaptureStderr();
+  const auto tokenized = tokenize_rows(rows, tokenizer, options);
+  const auto said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(tokenized.rows, (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(tokenized.left_out, (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(tokenized.without_target + tokenized.cut + tokenized.last_only, 0);
+  const std::string_view note = "2 of 4 rows cannot be tokenised and are left out; the first: rows.jsonl:2: ";
+  EXPECT_TRUE(tokenized.note.starts_with(note)) << tokenized.note;
+  EXPECT_NE(tokenized.note.find("no system"), std::string::npos) << tokenized.note;
+  EXPECT_NE(said.find(concat("[data] ", note)), std::string::npos) << said;
+  rows[3].is_required = true;
+  EXPECT_NE(testing::refusal([&] { tokenize_rows(rows, tokenizer, options); }).find("training row 3: "),
+            std::string::npos);
+}
+
 TEST_F(ChatRows, PromptsEndWithTheStartOfAnAnswer) {
   const auto tokenizer = with_template(kTurns, "<|padding|>");
   const Prompts prompts(tokenizer, PromptTemplate::kChat);
@@ -441,6 +497,22 @@ TEST_F(ChatRows, RejectsDroppedMessagesAndPrintedLists) {
   row.turns[1] = told(R"({"role": "user", "content": [{"type": "text", "text": "a"}]})");
   EXPECT_NE(testing::refusal([&] { targets(tokenizer, row); }).find("writes a content of parts as a list"),
             std::string::npos);
+}
+
+TEST_F(ChatRows, RolesAreCheckedWithAllKeysOfTheirMessages) {
+  const auto tokenizer = with_template(
+      "{% for m in messages %}{% if m.role == 'tool' and not m.tool_call_id %}{{ raise_exception('of no call') }}"
+      "{% endif %}[{{ m.role }}]{{ m.content if m.content is string else m.content[0].text }}"
+      "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}[assistant]{% endif %}");
+  Row row;
+  row.turns = {{"user", "what"}, told(R"({"role": "tool", "content": "7", "tool_call_id": "c1"})"), {"assistant", "x"}};
+  EXPECT_EQ(targets(tokenizer, row), "x<|endoftext|>");
+  row.turns[1] = told(R"({"role": "tool", "content": [{"type": "text", "text": "7"}], "tool_call_id": "c1"})");
+  row.turns[1].content = "7";
+  EXPECT_EQ(targets(tokenizer, row), "x<|endoftext|>");
+  row.turns[1] = {"tool", "7"};
+  EXPECT_NE(testing::refusal([&] { targets(tokenizer, row); }).find("of no call"), std::string::npos);
 }
 
 TEST_F(ChatRows, AnswersOfWeightZeroOrInAPromptAreNoTargets) {

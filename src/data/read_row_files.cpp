@@ -9,6 +9,7 @@
 #include "base/plain/text.h"
 #include "data/file_identity.h"
 #include "data/json_lines.h"
+#include "data/left_out_rows.h"
 #include "data/other_files.h"
 #include "data/row_reader.h"
 #include "tokenizer/chat_template.h"
@@ -20,12 +21,6 @@ constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order mark
 constexpr std::string_view kWhite = " \t\r\n";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(kWhite) == text.npos; }
-
-/// Returns "a.jsonl:17: ..." without the kind "[data]" in front.
-std::string bare(const Error& error) {
-  const std::string_view text = error.what();
-  return std::string(text.substr(text.find("] ") + 2));
-}
 
 constexpr std::string_view kAllowedFiles = "allowed: a list of rows, one row a line, or {\"data\": [a list of rows]}";
 
@@ -131,20 +126,20 @@ class FileReader {
     try {
       add_row();
     } catch (const Error& error) {
-      if (what_.strict || error.kind() != kData) throw;
-      if (first_fault_.empty()) first_fault_ = bare(error);
+      left_out_.add(error, what_.strict);
     }
   }
 
   void conclude() {
     EK_CHECK(seen_ > 0, kData, file_, " holds no rows");
-    EK_CHECK(kept_ > 0, kData, "none of the ", seen_, " rows of ", file_, " can be read; the first: ", first_fault_);
+    EK_CHECK(kept_ > 0, kData, "none of the ", seen_, " rows of ", file_,
+             " can be read; the first: ", left_out_.first_fault());
     set_.files.push_back(file_);
     set_.read += concat(set_.read.empty() ? "" : ", ", kept_, " rows of ", file_, " (", config::name_of(*format_), ")");
-    if (kept_ == seen_) return;
-    set_.left_out += seen_ - kept_;
-    set_.note += concat(set_.note.empty() ? "" : "; ", seen_ - kept_, " of ", seen_, " rows of ", file_,
-                        " cannot be read and are left out; the first: ", first_fault_);
+    append({.rows = {},
+            .note = left_out_.note(seen_, concat("of ", file_, " cannot be read")),
+            .left_out = left_out_.count()},
+           set_);
   }
 
   const FileRows& what_;
@@ -154,7 +149,7 @@ class FileReader {
   TaskRows& set_;
   std::optional<RowFormat> format_;
   int64_t seen_ = 0, kept_ = 0;
-  std::string first_fault_;
+  LeftOutRows left_out_;
 };
 
 }  // namespace

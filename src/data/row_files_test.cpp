@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/plain/json.h"
 #include "base/testing.h"
 #include "jinja/budget.h"
 
@@ -164,6 +165,37 @@ TEST_F(RowFiles, AChatTemplateGetsEveryKeyInOrder) {
   EXPECT_FALSE(row.turns[3].message.is_dict());
   EXPECT_EQ(row.variables_json, R"({"tools":[{"type":"function"}],"enable_thinking":false})");
   EXPECT_EQ(row.answer, "d");
+}
+
+TEST_F(RowFiles, NullDoesNotTellMessagesApart) {
+  const auto turn = [&](std::string_view message) {
+    return read(concat(R"([{"messages": [)", message, R"(, {"role": "assistant", "content": "a"}]}])"),
+                {.conversations = true})
+        .rows.at(0)
+        .turns.at(0);
+  };
+  for (const auto* message :
+       {R"({"role": "user", "content": "q"})", R"({"role": "user", "content": "q", "name": null})",
+        R"({"from": "human", "value": "q", "weight": null})"}) {
+    EXPECT_EQ(turn(message).more, "") << message;
+    EXPECT_FALSE(turn(message).message.is_dict()) << message;
+  }
+  const auto turned = turn(R"({"content": "q", "role": "user", "name": null})");
+  EXPECT_EQ(turned.more, "");
+  ASSERT_TRUE(turned.message.is_dict()) << "a template may print its keys in their order";
+  EXPECT_EQ(turned.message.entries().entries.at(0).first.text(), "content");
+  EXPECT_NE(turn(R"({"role": "user", "content": "q", "name": "Bob"})").more, "");
+}
+
+TEST_F(RowFiles, TheOutputIsFoundInTheContext) {
+  const auto place = [&](std::string_view input, std::string_view output) {
+    const Json row = {{"instruction", "Which?"}, {"input", input}, {"output", output}};
+    return read(row.dump()).rows.at(0).answer_at;
+  };
+  EXPECT_EQ(place("a hundred are red, all", " red\n"), 14) << "as a word of its own";
+  EXPECT_EQ(place("東京は日本の首都です。", "日本"), 9);
+  EXPECT_EQ(place("a hundred", "red"), -1);
+  EXPECT_EQ(place("", "red"), -1);
 }
 
 TEST_F(RowFiles, ReasoningHasTheNamesThatTemplatesRead) {

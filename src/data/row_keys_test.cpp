@@ -114,6 +114,34 @@ TEST_F(RowKeys, EmptyValuesSayNothing) {
       }
 }
 
+TEST_F(RowKeys, EmptyValuesSayNothingOfChoices) {
+  const FileRows what{.choices = true, .options = {"a", "b"}};
+  const Json plain = {{"prompt", "q?"}, {"completion", "a"}};
+  for (const auto& nothing : {Json(), Json(""), Json::array(), Json::object()})
+    for (const char* key : {"options", "choices", "answer"}) {
+      auto row = plain;
+      row[key] = nothing;
+      EXPECT_EQ(seen(row, what), seen(plain, what)) << row.dump();
+      row["options"] = key == std::string_view("options") ? nothing : Json::array({"x", "a"});
+      if (key == std::string_view("options")) row["choices"] = Json::array({"x", "a"});
+      EXPECT_EQ(read(row, what).rows.at(0).options, (std::vector<std::string>{"x", "a"})) << row.dump();
+    }
+  auto none = plain;
+  none["options"] = Json::array();
+  EXPECT_NE(refused(none, {.choices = true}).find("no options"), std::string::npos);
+  none["answer"] = " ";
+  EXPECT_NE(refused(none, what).find("answer is empty"), std::string::npos);
+}
+
+TEST_F(RowKeys, AnEmptyTextOfTheSystemSaysNothing) {
+  const auto turn = [](const char* role, const char* text) { return Json{{"role", role}, {"content", text}}; };
+  const Json row = {{"messages", Json::array({turn("system", ""), turn("user", "q?"), turn("assistant", "a")})}};
+  EXPECT_EQ(seen(row, {}), "q?||a|||a|");
+  EXPECT_EQ(seen({{"prompt", "q?"}, {"completion", "a"}, {"system", ""}}, {}), "q?||a|||a|");
+  const Json context = {{"instruction", ""}, {"input", "i"}, {"output", "a"}, {"system", "s"}};
+  EXPECT_EQ(seen(context, {}), "s|i|a|||a|");
+}
+
 TEST_F(RowKeys, AContextIsReadUnderBothOfItsNames) {
   const auto with = [&](const char* context, const char* answer) {
     return seen({{"instruction", "Which colour?"}, {context, "The sky is blue."}, {answer, "blue"}}, {});

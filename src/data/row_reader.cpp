@@ -10,6 +10,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/text.h"
+#include "data/option_places.h"
 #include "data/row_keys.h"
 #include "data/text_metrics.h"
 
@@ -92,8 +93,7 @@ void flatten(const JsonView& json, Row& row) {
   const size_t count = turns.size() - (system ? 1 : 0);
   EK_CHECK(count == 2 && turns[system].role == "user", kConfig, json.place(), ": a conversation of ", count,
            " turns, which ", kWithTurns, " writes; other templates write one question and its answer");
-  row.instruction = turns[system].content;
-  if (system) row.instruction = concat(turns[0].content, "\n\n", row.instruction);
+  row.instruction = blocks(system ? turns[0].content : "", turns[system].content);
   turns.clear();
 }
 
@@ -114,6 +114,12 @@ void add_system(const JsonView& system, std::vector<Turn>& turns) {
 }
 
 // --- options and answers ---
+
+/// Returns the value of a key, unless it says nothing.
+std::optional<JsonView> value_of(const JsonView& json, std::string_view key) {
+  const auto value = json.find(key);
+  return value && !says_nothing(value->json()) ? value : std::nullopt;
+}
 
 /// Returns an answer that is written as a text or a number.
 std::string answer_text(const JsonView& answer) {
@@ -143,8 +149,8 @@ void check_is_exact(const SourceRow& source, const JsonView& answer) {
 
 /// Adds the texts under `answer` to the accepted answers of a row whose answers are compared.
 void add_references(const SourceRow& source, Row& row) {
-  const auto answer = source.view().find("answer");
-  if (!answer || says_nothing(answer->json())) return;
+  const auto answer = value_of(source.view(), "answer");
+  if (!answer) return;
   check_is_exact(source, *answer);
   for (auto& text : answer_texts(*answer))
     if (std::find(row.references.begin(), row.references.end(), text) == row.references.end())
@@ -153,7 +159,7 @@ void add_references(const SourceRow& source, Row& row) {
 
 /// Returns the row's own options, if it has any.
 std::optional<JsonView> own_options(const JsonView& json) {
-  const auto options = json.find("options"), choices = json.find("choices");
+  const auto options = value_of(json, "options"), choices = value_of(json, "choices");
   if (options && choices)
     choices->require(choices->json() == options->json(), " says something else than options: a row has one of the two");
   return options ? options : choices;
@@ -167,7 +173,8 @@ void add_options(const JsonView& json, const std::vector<std::string>& otherwise
     json.require(!is_blank_text(option), ": one of its options is empty");
     option = strip(option);
   }
-  row.answer = strip(json.has("answer") ? nonblank(json.at("answer")) : row.answer);
+  const auto answer = value_of(json, "answer");
+  row.answer = strip(answer ? nonblank(*answer) : row.answer);
   const bool allowed = std::find(row.options.begin(), row.options.end(), row.answer) != row.options.end();
   json.require(allowed, ": the answer \"", shown(row.answer), "\" is none of its options: ", shown(join(row.options)));
 }
@@ -247,7 +254,7 @@ class RowParts {
     const auto history = only_value(json_, KeyUse::kHistory, layout_);
     check_whole(row);
     if (history || (what_.conversations && !system.empty())) return of_history(system, history, std::move(row));
-    if (!system.empty()) row.instruction = concat(system, "\n\n", row.instruction);
+    row.instruction = blocks(system, row.instruction);
     return row;
   }
 
@@ -261,8 +268,7 @@ class RowParts {
         row.turns.push_back({"user", pair.at(0).string()});
         row.turns.push_back({"assistant", nonblank(pair.at(1))});
       }
-    const bool both = !last.instruction.empty() && !last.input.empty();
-    row.turns.push_back({"user", concat(last.instruction, both ? "\n\n" : "", last.input)});
+    row.turns.push_back({"user", blocks(last.instruction, last.input)});
     row.turns.push_back({"assistant", last.output});
     return finished(json_, std::move(row));
   }
@@ -272,6 +278,14 @@ class RowParts {
   RowLayout layout_;
   const FileRows& what_;
 };
+
+/// Returns the byte of the context where the output begins, without the blanks around it and as words of its own; -1:
+/// it is not in the context.
+int64_t begin_of_output(const Row& row) {
+  if (row.input.empty()) return -1;
+  const auto place = first_option(std::array{strip(row.output)}, row.input);
+  return place ? static_cast<int64_t>(place->at) : -1;
+}
 
 std::string label_in(const JsonView& json, const FileRows& what) {
   if (what.label_field.empty()) return what.label;
@@ -294,7 +308,7 @@ std::optional<RowFormat> format_with(const Has& has) {
 
 RowFormat format_of(const JsonView& row) {
   // A key without a value counts where no format has all its values.
-  const auto has_value = [&](std::string_view key) { return row.has(key) && !says_nothing(row.at(key).json()); };
+  const auto has_value = [&](std::string_view key) { return value_of(row, key).has_value(); };
   if (const auto format = format_with(has_value)) return *format;
   if (const auto format = format_with([&](std::string_view key) { return row.has(key); })) return *format;
   std::vector<std::string> keys;
@@ -320,6 +334,7 @@ Row RowReader::read(const SourceRow& source, RowFormat format) const {
   const auto& json = source.view();
   Row row = RowParts(source, layout_of(json, format), what_).read();
   row.references = {row.answer};
+  row.answer_at = begin_of_output(row);
   json.require(!what_.compared || !is_blank_text(row.answer),
                ": its answer has no text to compare with; score = \"nll\" asks how likely it is");
   if (what_.choices)

@@ -5,7 +5,9 @@
 
 #include "base/plain/error.h"
 #include "data/context_window.h"
+#include "data/left_out_rows.h"
 #include "data/prompt.h"
+#include "data/text_metrics.h"
 
 namespace evenkeel::data {
 namespace {
@@ -16,40 +18,60 @@ int64_t common_prefix(std::span<const int64_t> a, std::span<const int64_t> b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
+/// A row as tokens.
+struct EncodedRow {
+  std::optional<Example> example{};  ///< nothing if the answer and its place in the context do not fit
+  bool cut = false, windowed = false, last_only = false;
+};
+
+/// Returns the bytes of the context that hold the output, without the blanks around it. Returns the empty span at 0 if
+/// the place of the output is not known.
+KeptSpan span_of_output(const Row& row) {
+  if (row.answer_at < 0) return {};
+  // The output of a published file may begin with blanks, and its place then does too.
+  const size_t begin =
+      std::min(row.input.find_first_not_of(" \t\r\n", static_cast<size_t>(row.answer_at)), row.input.size());
+  return {begin, begin + strip(row.output).size()};
+}
+
 class RowEncoder {
  public:
   RowEncoder(const tokenizer::Tokenizer& tokenizer, const TokenizeOptions& options)
       : tokenizer_(tokenizer), options_(options), prompts_(tokenizer, options.form) {}
 
-  /// Encodes a row and updates `counts`. Returns nothing if the answer and its position in the context do not fit.
-  std::optional<Example> encode(const Row& row, TokenizedRows& counts) const {
+  EncodedRow encode(const Row& row) const {
     auto text = prompts_.transcript(row);
     auto ids = prompts_.encode_whole(text.text);
-    counts.last_only += text.last_only;
-    const bool cut = static_cast<int64_t>(ids.size()) > (row.input.empty() ? options_.cutoff : cutoff_without_eos());
-    counts.cut += cut;
-    if (!cut || row.input.empty()) return example(text, std::move(ids));
-    const auto window = windowed(row);
-    if (!window) return std::nullopt;
-    ++counts.windowed;
-    text = prompts_.transcript(*window);
-    return example(text, prompts_.encode_whole(text.text));
+    EncodedRow encoded{.last_only = text.last_only};
+    encoded.cut = static_cast<int64_t>(ids.size()) > (row.input.empty() ? options_.cutoff : cutoff_without_eos());
+    if (!encoded.cut || row.input.empty()) {
+      encoded.example = example(text, std::move(ids));
+    } else if (const auto window = windowed(row)) {
+      encoded.windowed = true;
+      text = prompts_.transcript(*window);
+      encoded.example = example(text, prompts_.encode_whole(text.text));
+    }
+    return encoded;
   }
 
  private:
   int64_t cutoff_without_eos() const { return options_.cutoff - (options_.eos < 0 ? 0 : 1); }
 
-  /// Returns the row with as much of its context as fits. The position of the answer is then unknown.
+  /// Returns the row with as much of its context as fits, around its output where the context holds it, else from the
+  /// beginning. The place of the output is then unknown. Returns nothing if the row does not fit.
   std::optional<Row> windowed(const Row& row) const {
-    KeptSpan required;
-    if (const auto at = static_cast<size_t>(row.answer_at); row.answer_at >= 0) required = {at, at + row.output.size()};
     Row shorter = row;
     shorter.answer_at = -1;
     const auto tokens_with = [&](std::string_view context) {
       shorter.input = context;
       return static_cast<int64_t>(prompts_.encode_whole(prompts_.transcript(shorter).text).size());
     };
-    auto context = context_window(row.input, required, cutoff_without_eos(), tokenizer_, tokens_with);
+    const auto window_around = [&](KeptSpan required) {
+      return context_window(row.input, required, cutoff_without_eos(), tokenizer_, tokens_with);
+    };
+    auto context = window_around(span_of_output(row));
+    // A long output may fit once, but not a second time in the context. A user's own row is trained without it there.
+    if (!context && row.answer_at >= 0 && !row.origin.empty()) context = window_around({});
     if (!context) return std::nullopt;
     shorter.input = std::move(*context);
     return shorter;
@@ -125,14 +147,16 @@ class RowEncoder {
   Prompts prompts_;
 };
 
-/// \throws kData naming the row if its template rejects it
-std::optional<Example> encode_row(const RowEncoder& encoder, std::span<const Row> rows, size_t i,
-                                  TokenizedRows& counts) {
-  try {
-    return encoder.encode(rows[i], counts);
-  } catch (const Error& error) {
-    throw error.with_context(rows[i].origin.empty() ? concat("training row ", i) : rows[i].origin);
+void add_row(EncodedRow row, size_t index, TokenizedRows& all) {
+  all.cut += row.cut;
+  all.windowed += row.windowed;
+  all.last_only += row.last_only;
+  if (!row.example || row.example->targets() <= 0) {
+    ++all.without_target;
+    return;
   }
+  all.examples.push_back(std::move(*row.example));
+  all.rows.push_back(static_cast<int64_t>(index));
 }
 
 }  // namespace
@@ -142,15 +166,18 @@ TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenize
   EK_CHECK(options.cutoff >= 2, kConfig, "cutoff is ", options.cutoff, ", allowed: 2 tokens or more");
   const RowEncoder encoder(tokenizer, options);
   TokenizedRows result;
+  LeftOutRows left_out;
   for (size_t i = 0; i < rows.size(); ++i) {
-    auto example = encode_row(encoder, rows, i, result);
-    if (!example || example->targets() <= 0) {
-      ++result.without_target;
-      continue;
+    try {
+      add_row(encoder.encode(rows[i]), i, result);
+    } catch (const Error& error) {
+      const auto place = rows[i].origin.empty() ? concat("training row ", i) : rows[i].origin;
+      left_out.add(error.with_context(place), rows[i].is_required);
+      result.left_out.push_back(static_cast<int64_t>(i));
     }
-    result.examples.push_back(std::move(*example));
-    result.rows.push_back(static_cast<int64_t>(i));
   }
+  result.note = left_out.note(std::ssize(rows), "cannot be tokenised");
+  warn_once("[data] ", result.note);
   return result;
 }
 

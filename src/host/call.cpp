@@ -24,6 +24,9 @@ std::vector<double> weights_in(const JsonView& list, size_t uploads) {
   return numbers;
 }
 
+/// Returns whether a part of a sum may ask for it. Any other answer would wait for the sum, which waits for the part.
+bool is_for_parts(std::string_view what) { return what == "group" || what == "sites"; }
+
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -92,6 +95,8 @@ void Call::answer(const JsonView& question, const CallBase& base) {
 
 OrderedJson Call::answer_to(const std::string& what, const JsonView& question, const CallBase& base,
                             Outgoing& tensors) {
+  question.at("ask").require(base || is_for_parts(what), " is \"", what,
+                             "\", which a part of a sum cannot ask for: ask before the sum");
   if (what == "group") return tensors.add(objects_.group(question.at("of"), question.at("name")));
   if (what == "super") return base(question.at("arguments"));
   if (what == "mean") return tensors.add(mean(question));

@@ -39,8 +39,7 @@ class Call {
   JsonView run(OrderedJson arguments, const CallBase& base);
 
  private:
-  struct PartFailed {};
-
+  /// \param base  empty: the host computes a part of a sum, and may ask for what parts need alone
   void answer(const JsonView& question, const CallBase& base);
   OrderedJson answer_to(const std::string& what, const JsonView& question, const CallBase& base, Outgoing& tensors);
   at::Tensor mean(const JsonView& question);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "host/call.h"
+#include "host/check_setup.h"
 
 namespace evenkeel::host {
 namespace {
@@ -32,10 +33,15 @@ void take_metrics(const JsonView& result, methods::Metrics& metrics) {
     metrics.add(entry.at(size_t{0}).string(), entry.at(1).number(), entry.at(2).number());
 }
 
-/// Takes the notes that a hook has read or set.
-void take_notes(Call& hook, const JsonView& value, const StepView& step) {
-  if (const auto notes = value.find("notes"))
-    for (auto& [name, tensor] : hook.results().tensors(*notes)) step.setup.notes[name] = tensor;
+/// Takes the client's memory and the notes of the round if the host has read or set any. The number of steps stays.
+void take_state(const Call& hook, const JsonView& value, const StepView& step) {
+  hook.results().take_memory(value.at("view"), step.view);
+  const auto given = value.find("notes");
+  if (!given) return;
+  auto notes = hook.results().tensors(*given);
+  notes.erase(kStep);
+  if (const auto steps = step.setup.notes.find(kStep); steps != step.setup.notes.end()) notes.insert(*steps);
+  step.setup.notes = std::move(notes);
 }
 
 }  // namespace
@@ -56,8 +62,13 @@ Call PythonMethod::call(const char* hook, const lora::Sites& sites, const std::s
 ServerState PythonMethod::initialize(const ServerView& server) const {
   if (!overrides("initialize")) return base().initialize(server);
   Call hook = call("initialize", server.sites);
-  const auto of_base = [&](const JsonView&) { return to_host(hook.objects(), shared(base().initialize(server))); };
-  return hook.results().state(hook.run({{"server", to_host(hook.objects(), server, -1)}}, of_base));
+  SharedState begun;
+  const auto of_base = [&](const JsonView&) {
+    begun = shared(base().initialize(server));
+    return to_host(hook.objects(), begun);
+  };
+  const auto result = hook.run({{"server", to_host(hook.objects(), server, -1)}}, of_base);
+  return hook.results().state(result, begun ? begun->common : methods::Common());
 }
 
 lora::Payload PythonMethod::broadcast(const ServerState& state, const ClientProfile& client,
@@ -67,9 +78,9 @@ lora::Payload PythonMethod::broadcast(const ServerState& state, const ClientProf
   Call hook = call("broadcast", sites, client_text(client));
   const auto of_base = [&](const JsonView& given) {
     const auto results = hook.results();
-    return to_host(hook.objects(),
-                   shared(base().broadcast(results.state(given.at("state")), results.client(given.at("client"), client),
-                                           results.round(given.at("round"), round))));
+    return to_host(hook.objects(), shared(base().broadcast(results.state(given.at("state"), state.common),
+                                                           results.client(given.at("client"), client),
+                                                           results.round(given.at("round"), round))));
   };
   return hook.results().payload(hook.run({{"state", to_host(hook.objects(), SharedState(borrowed(state)))},
                                           {"client", to_host(client)},
@@ -95,15 +106,16 @@ ServerState PythonMethod::aggregate(const ServerView& server, const ServerState&
   if (!overrides("aggregate")) return base().aggregate(server, state, round, uploads);
   Call hook = call("aggregate", server.sites, concat("round ", round.round + 1));
   const auto of_base = [&](const JsonView& given) {
-    return to_host(hook.objects(), shared(base().aggregate(server, hook.results().state(given.at("state")),
-                                                           hook.results().round(given.at("round"), round), uploads)));
+    return to_host(hook.objects(),
+                   shared(base().aggregate(server, hook.results().state(given.at("state"), state.common),
+                                           hook.results().round(given.at("round"), round), uploads)));
   };
-  return hook.results().state(
-      hook.run({{"server", to_host(hook.objects(), server, round.round)},
-                {"state", to_host(hook.objects(), SharedState(borrowed(state)))},
-                {"round", to_host(round)},
-                {"uploads", to_host(hook.objects(), uploads, round, description().needs_individuals)}},
-               of_base));
+  const auto result = hook.run({{"server", to_host(hook.objects(), server, round.round)},
+                                {"state", to_host(hook.objects(), SharedState(borrowed(state)))},
+                                {"round", to_host(round)},
+                                {"uploads", to_host(hook.objects(), uploads, round, description().needs_individuals)}},
+                               of_base);
+  return hook.results().state(result, state.common);
 }
 
 TensorMap PythonMethod::diagnostics(const ServerState& state) const {
@@ -112,7 +124,7 @@ TensorMap PythonMethod::diagnostics(const ServerState& state) const {
   Call hook = call("diagnostics", sites);
   const auto of_base = [&](const JsonView& given) {
     ServerState made;
-    made.memory = base().diagnostics(hook.results().state(given.at("state")));
+    made.memory = base().diagnostics(hook.results().state(given.at("state"), state.common));
     return to_host(hook.objects(), shared(std::move(made)));
   };
   return hook.results().tensors(hook.run({{"state", to_host(hook.objects(), SharedState(borrowed(state)))}}, of_base));
@@ -123,8 +135,8 @@ lora::AdapterState PythonMethod::pseudo_gradients(const ServerState& state) cons
   const auto sites = sites_of(state);
   Call hook = call("pseudo_gradients", sites);
   const auto of_base = [&](const JsonView& given) {
-    return to_host(hook.objects(),
-                   shared(lora::Payload{.adapters = base().pseudo_gradients(hook.results().state(given.at("state")))}));
+    const auto of = hook.results().state(given.at("state"), state.common);
+    return to_host(hook.objects(), shared(lora::Payload{.adapters = base().pseudo_gradients(of)}));
   };
   return hook.results().adapters(hook.run({{"state", to_host(hook.objects(), SharedState(borrowed(state)))}}, of_base));
 }
@@ -132,7 +144,10 @@ lora::AdapterState PythonMethod::pseudo_gradients(const ServerState& state) cons
 // --- client half ---
 
 LocalSetup PythonMethod::prepare(const lora::Payload& download, const ClientView& view) const {
-  auto setup = overrides("prepare") ? prepared_by_host(download, view) : base().prepare(download, view);
+  const bool is_own = overrides("prepare");
+  auto setup = is_own ? prepared_by_host(download, view) : base().prepare(download, view);
+  check_setup(setup, view.client.trains,
+              concat(is_own ? "hook prepare of " : "prepare of the base method of ", client_text(view.client)));
   if (overrides("extra_loss")) setup.router.records_logits = true;  // a loss may read them
   return setup;
 }
@@ -158,13 +173,12 @@ at::Tensor PythonMethod::loss(const char* hook_name, const StepView& step,
                               at::Tensor (FederatedMethod::*of_base_method)(const StepView&) const) const {
   Call hook = call(hook_name, step.view.sites, client_text(step.view.client));
   const auto of_base = [&](const JsonView& given) -> OrderedJson {
-    take_notes(hook, given.at("step"), step);
+    take_state(hook, given.at("step"), step);
     return hook.objects().add((base().*of_base_method)(step));
   };
   const auto result = hook.run({{"step", to_host(hook.objects(), step, steps_done(step.setup))}}, of_base);
-  hook.results().take_memory(result.at("view"), step.view);
+  take_state(hook, result, step);
   take_metrics(result, step.metrics);
-  take_notes(hook, result, step);
   return hook.results().loss(result.at("loss"), step);
 }
 
@@ -183,16 +197,14 @@ void PythonMethod::edit(const char* hook_name, const StepView& step,
   Call hook = call(hook_name, step.view.sites, client_text(step.view.client));
   const auto of_base = [&](const JsonView& given) -> OrderedJson {
     hook.results().write_back(given.at("step"), step);
-    take_notes(hook, given.at("step"), step);
+    take_state(hook, given.at("step"), step);
     (base().*of_base_method)(step);
-    hook.results().refresh(given.at("step"), step);
-    return nullptr;
+    return nullptr;  // the host reads again what it has read
   };
   const auto result = hook.run({{"step", to_host(hook.objects(), step, steps_done(step.setup))}}, of_base);
   hook.results().write_back(result.at("step"), step);
-  hook.results().take_memory(result.at("view"), step.view);
+  take_state(hook, result, step);
   take_metrics(result, step.metrics);
-  take_notes(hook, result, step);
 }
 
 void PythonMethod::edit_gradients(const StepView& step) const {

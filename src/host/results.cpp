@@ -33,6 +33,22 @@ void check_factor(const at::Tensor& factor, std::string_view name, const std::ve
   EK_CHECK(lora::is_finite(factor), kNumeric, site.place(), ".", name, " holds a value that is not finite");
 }
 
+/// Checks the ranks of the experts of a stack, of which A and B have checked shapes.
+void check_ranks(const lora::LoraFactors& factors, const JsonView& site) {
+  const auto& ranks = factors.ranks;
+  if (!ranks.defined()) return;
+  site.require(factors.a.defined() && factors.b.defined() && factors.a.dim() == 3,
+               ".ranks are of a site without a stack of A and B, allowed: None");
+  const int64_t experts = factors.a.size(0), rank = factors.rank();
+  site.require(ranks.scalar_type() == at::kLong && ranks.dim() == 1 && ranks.size(0) == experts, ".ranks has shape ",
+               shape_text(ranks.sizes()), " and type ", at::toString(ranks.scalar_type()), ", expected [", experts,
+               "] and int64");
+  if (experts == 0) return;
+  const auto least = ranks.min().item<int64_t>(), most = ranks.max().item<int64_t>();
+  site.require(least >= 0 && most <= rank, ".ranks has values of ", least, " to ", most, ", allowed: 0 to ", rank,
+               ", the rank of A and B");
+}
+
 template <typename Table>
 auto value_named(const Table& table, const JsonView& name) {
   for (const auto& entry : table)
@@ -58,8 +74,12 @@ void for_each_loaded(const JsonView& groups, const methods::StepView& step, cons
     for (const auto& entry : group->members()) {
       const auto found = own.find(entry.key());
       entry.require(found != own.end(), " is no adapted weight of the step");
-      for (size_t i = 0; i < lora::kFactors.size(); ++i)
-        if (const auto& tensor = found->second.*lora::kFactors[i].tensor; tensor.defined()) use(tensor, entry.at(i));
+      for (size_t i = 0; i < lora::kFactors.size(); ++i) {
+        const auto& tensor = found->second.*lora::kFactors[i].tensor;
+        entry.require(tensor.defined() || entry.at(i).json().is_null(), ".", lora::kFactors[i].name,
+                      " is not trained, expected None");
+        if (tensor.defined()) use(tensor, entry.at(i));
+      }
     }
   }
   for (const auto& [name, gradients] : {std::pair{"extra_parameters", false}, {"extra_gradients", true}}) {
@@ -132,6 +152,34 @@ void add_sites(const lora::AdapterState& adapters, lora::Sites& sites) {
   }
 }
 
+bool are_equal(const at::Tensor& one, const at::Tensor& other) {
+  return one.scalar_type() == other.scalar_type() && at::equal(one, other);
+}
+
+/// Makes one tensor of a trained tensor and its place in the router, unless a hook has given them different values.
+/// \param before  the tensor that both were
+void unite(const at::Tensor& before, at::Tensor& trained, at::Tensor& routed) {
+  if (are_equal(routed, before) || are_equal(routed, trained))
+    routed = trained;
+  else if (are_equal(trained, before))
+    trained = routed;
+}
+
+/// Unites the tensors that were one in the setup of the base method. The host gets such a tensor once for each group.
+void unite_trained(const methods::LocalSetup& before, methods::LocalSetup& setup) {
+  auto& router = setup.router;
+  for (auto& [name, trained] : setup.extra_trainables) {
+    const auto known = before.extra_trainables.find(name);
+    if (known == before.extra_trainables.end()) continue;
+    for (auto& [layer, phi] : router.modulation) {
+      const auto found = before.router.modulation.find(layer);
+      if (found != before.router.modulation.end() && found->second.is_same(known->second))
+        unite(known->second, trained, phi);
+    }
+    if (before.router.output_scale.is_same(known->second)) unite(known->second, trained, router.output_scale);
+  }
+}
+
 TensorMap newest_logits(const methods::StepView& step) {
   TensorMap logits;
   if (step.micro_batches.empty()) return logits;
@@ -146,9 +194,11 @@ void Results::check(const std::string& name, const lora::LoraFactors& factors, c
   const auto found = sites_.find(name);
   entry.require(found != sites_.end(), " is no adapted weight of the model");
   const auto& site = found->second;
-  const int64_t rank = factors.a.defined() || factors.b.defined() || factors.core.defined() ? factors.rank() : 0;
+  entry.require(factors.a.defined() || factors.b.defined() || factors.core.defined(),
+                " has no factor, allowed: a, b, core");
   for (const auto& factor : lora::kFactors)
-    check_factor(factors.*factor.tensor, factor.name, lora::shape_of(site, factor, rank), entry);
+    check_factor(factors.*factor.tensor, factor.name, lora::shape_of(site, factor, factors.rank()), entry);
+  check_ranks(factors, entry);
   entry.require(std::isfinite(factors.scaling), " has a scaling that is not finite");
 }
 
@@ -185,20 +235,23 @@ lora::Payload Results::payload(const JsonView& value) const {
   return payload;
 }
 
-methods::ServerState Results::state(const JsonView& value) const {
-  methods::ServerState state;
-  if (const auto of = value.find("of")) state = *objects_.at<SharedState>(*of);
+methods::ServerState Results::state(const JsonView& value, const methods::Common& common) const {
+  methods::ServerState state{.common = common};
+  const auto of = value.find("of");
+  if (of) state = *objects_.at<SharedState>(*of);
   const auto groups = value.at("groups");
   if (const auto group = groups.find("adapters")) state.global.adapters = adapters(*group);
   if (const auto group = groups.find("extras")) state.global.extras = tensors(*group);
   if (const auto group = groups.find("base_delta")) state.global.base_delta = adapters(*group);
   if (const auto group = groups.find("memory")) state.memory = tensors(*group);
-  if (const auto group = groups.find("fixed")) state.common.fixed = adapters(*group);
+  if (const auto group = groups.find("fixed"); group && (of || group->size() > 0))
+    state.common.fixed = adapters(*group);
   return state;
 }
 
 methods::LocalSetup Results::setup(const JsonView& value) const {
-  methods::LocalSetup setup = *objects_.at<SharedSetup>(value.at("of"));
+  const auto& before = *objects_.at<SharedSetup>(value.at("of"));
+  auto setup = before;
   setup.trainable = value_named(kTrainables, value.at("trainable"));
   setup.router.top_k = value.at("top_k").integer(0);
   setup.router.num_candidates = value.at("num_candidates").integer(0);
@@ -215,6 +268,7 @@ methods::LocalSetup Results::setup(const JsonView& value) const {
       this->tensors(*group);  // checked
       *tensors = shared.tensors(*group);
     }
+  unite_trained(before, setup);
   return setup;
 }
 
@@ -271,26 +325,21 @@ void Results::write_back(const JsonView& value, const methods::StepView& step) c
   });
 }
 
-void Results::refresh(const JsonView& value, const methods::StepView& step) const {
-  const Incoming incoming(segments_);
-  for_each_loaded(value.at("groups"), step,
-                  [&](const at::Tensor& own, const JsonView& place) { incoming.view(place).copy_(own.detach()); });
-}
-
 void Results::take_memory(const JsonView& view_value, const methods::ClientView& view) const {
   if (const auto memory = view_value.find("memory")) view.memory = tensors(*memory);
 }
 
 lora::Sites sites_of(const methods::ServerState& state) {
   lora::Sites sites;
-  add_sites(state.common.fixed, sites);
-  add_sites(state.global.adapters, sites);
+  for (const auto* adapters :
+       {&state.common.base_change, &state.global.base_delta, &state.common.fixed, &state.global.adapters})
+    add_sites(*adapters, sites);
   return sites;
 }
 
 lora::Sites sites_of(const lora::Payload& payload) {
   lora::Sites sites;
-  add_sites(payload.adapters, sites);
+  for (const auto* adapters : {&payload.base_delta, &payload.adapters}) add_sites(*adapters, sites);
   return sites;
 }
 

@@ -17,7 +17,8 @@ class Results {
   /// Read an object. A group that the host has not loaded is taken from the object that the result was made from.
   /// \throws kShape, kNumeric naming the tensor
   lora::Payload payload(const JsonView& value) const;
-  methods::ServerState state(const JsonView& value) const;
+  /// \param common  of the old state. A state that the hook has made itself has it, with its own `fixed` if it has any
+  methods::ServerState state(const JsonView& value, const methods::Common& common = {}) const;
   methods::LocalSetup setup(const JsonView& value) const;
   /// \param own  the round of the call, whose other values the result has
   methods::RoundView round(const JsonView& value, const methods::RoundView& own) const;
@@ -34,8 +35,6 @@ class Results {
   /// Writes the groups that the host has loaded of a step back into the step's gradients and parameters.
   /// \throws kShape; kNumeric for numbers that are not finite, except in a tensor that had such numbers before
   void write_back(const JsonView& value, const methods::StepView& step) const;
-  /// Copies the gradients and parameters of a step into the shared memory of the host's arrays.
-  void refresh(const JsonView& value, const methods::StepView& step) const;
   /// Replaces the client's memory if the host has loaded it.
   void take_memory(const JsonView& view_value, const methods::ClientView& view) const;
 

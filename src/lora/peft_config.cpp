@@ -22,8 +22,9 @@ struct KnownKey {
 };
 
 bool anything(const OrderedJson& /*value*/) { return true; }
-bool is_false(const OrderedJson& value) { return value == false; }
-bool is_boolean(const OrderedJson& value) { return value.is_boolean(); }
+/// PEFT reads a flag of null, which axolotl writes, as false.
+bool is_flag(const OrderedJson& value) { return value.is_boolean() || value.is_null(); }
+bool is_false(const OrderedJson& value) { return value.is_null() || value == false; }
 bool is_rank(const OrderedJson& value) { return value.is_number_integer() && value > 0 && value <= 65536; }
 bool is_number(const OrderedJson& value) { return value.is_number(); }
 bool is_nothing(const OrderedJson& value) { return value.is_null() || (value.is_structured() && value.empty()); }
@@ -41,7 +42,7 @@ bool is_text(const OrderedJson& value) { return value.is_null() || value.is_stri
 
 /// Returns whether the initialisation leaves the base model unchanged.
 bool starts_with_unchanged_base(const OrderedJson& value) {
-  return value.is_boolean() || value == "gaussian" || value == "orthogonal";
+  return is_flag(value) || value == "gaussian" || value == "orthogonal";
 }
 
 /// Every key that PEFT 0.17 to 0.21 writes. A missing key has its default value. Names, dropout and versions do not
@@ -50,7 +51,7 @@ constexpr KnownKey kKnownKeys[] = {
     {"peft_type", "\"LORA\"", [](const OrderedJson& value) { return value == "LORA"; }},
     {"r", "a whole number from 1 to 65536", is_rank},
     {"lora_alpha", "a number", is_number},
-    {"use_rslora", "true or false", is_boolean},
+    {"use_rslora", "true or false", is_flag},
     {"bias", "\"none\"", [](const OrderedJson& value) { return value == "none"; }},
     {"init_lora_weights", "true, false, \"gaussian\", \"orthogonal\" (others change the base model too)",
      starts_with_unchanged_base},
@@ -82,7 +83,7 @@ constexpr KnownKey kKnownKeys[] = {
     {"revision", "a text", is_text},
     {"peft_version", "a text", is_text},
     {"megatron_core", "a text", is_text},
-    {"inference_mode", "true or false", is_boolean},
+    {"inference_mode", "true or false", is_flag},
     {"lora_dropout", "a number", is_number},
     {"qalora_group_size", "a number", is_number},
     {"auto_mapping", "anything", anything},
@@ -169,7 +170,7 @@ AdapterConfig read_adapter_config(const fs::path& file) {
   require_plain_lora(json, file.string());
   AdapterConfig config{.rank = json["r"].get<int64_t>(),
                        .alpha = json["lora_alpha"].get<double>(),
-                       .square_root = json.value("use_rslora", false),
+                       .square_root = json.contains("use_rslora") && json["use_rslora"] == true,
                        .ranks = read_patterns<int64_t>(json, "rank_pattern", file.string(),
                                                        [](const OrderedJson& value) { return value.get<int64_t>(); }),
                        .alphas = read_patterns<double>(json, "alpha_pattern", file.string(),

@@ -175,6 +175,16 @@ TEST_F(Peft, AcceptsEveryDefaultKeyOfPeft) {
   EXPECT_EQ(refusal(), "no error");
 }
 
+TEST_F(Peft, AFlagOfNullIsFalse) {
+  for (const auto* key : {"fan_in_fan_out", "use_dora", "use_qalora", "use_rslora", "lora_bias", "ensure_weight_tying",
+                          "inference_mode", "init_lora_weights"}) {
+    save_peft_adapter(folder_, example_adapters(), kSites, kAsGiven);
+    set_config(key, nullptr);
+    EXPECT_EQ(refusal(), "no error") << key;
+    EXPECT_DOUBLE_EQ(load_peft_adapter(folder_, kSites).at(kQuery).scaling, 2) << key;
+  }
+}
+
 TEST_F(Peft, ErrorsNameTheExpectedType) {
   const std::vector<std::pair<std::string, Json>> bad = {{"r", "two"},
                                                          {"r", 0},

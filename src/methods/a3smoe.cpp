@@ -216,7 +216,8 @@ MethodEntry a3smoe() {
        .weighs_experts = true,
        .from_sums = FromSums::kWithOptions,
        .sends = "A and B of every adapted weight, how many tokens chose each expert, and a learned "
-                "rescaler"});
+                "rescaler",
+       .by_site = true});
 }
 
 }  // namespace evenkeel::methods

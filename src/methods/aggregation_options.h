@@ -37,9 +37,10 @@ struct AggregationOptions {
           "how the server combines uploads: mean (weighted by p_c, the method's own), trimmed_mean, median (both value "
           "by value), clipped_mean (norms cut to the round's median) or krum (one upload); others than mean only with "
           "methods that average factors (docs/robust-aggregation.md)");
-    field("trim", trim,
-          "trimmed_mean: share of the uploads left out at either end of each value, rounded down to whole uploads, "
-          "above 0, below 0.5");
+    field(
+        "trim", trim,
+        "trimmed_mean: share of the drawn clients whose uploads are left out at either end of each value, rounded down "
+        "to k whole ones; 2 k + 1 uploads or more must be left of a round; above 0, below 0.5");
     field("byzantine", byzantine,
           "krum: number f of wrong uploads to withstand, 1 or more; 2 f + 3 clients or more are drawn per round");
   }
@@ -48,10 +49,10 @@ struct AggregationOptions {
     table.check_integer("byzantine", byzantine, 1, limits::kClients);
   }
 
-  /// Returns k of the trimmed mean of `uploads` uploads.
-  int64_t trimmed(int64_t uploads) const {
+  /// Returns k of the trimmed mean of a round for which `drawn` clients are drawn.
+  int64_t trimmed(int64_t drawn) const {
     constexpr double kRounding = 1e-9;  // 0.3 * 10 is below 3
-    return static_cast<int64_t>(std::floor(trim * static_cast<double>(uploads) + kRounding));
+    return static_cast<int64_t>(std::floor(trim * static_cast<double>(drawn) + kRounding));
   }
   /// Returns the smallest number n of uploads among which krum withstands f = `byzantine` wrong ones: n > 2 f + 2.
   int64_t least_of_krum() const { return 2 * byzantine + 3; }

@@ -64,14 +64,17 @@ std::set<std::string> hooks_in(const JsonView& view) {
   return hooks;
 }
 
-/// Reads the ranges of metrics. Their names are views of `metric_names`.
-void read_metrics(const JsonView& view, MethodDescription& made) {
+/// Reads the ranges of metrics, and adds those of the base method that have other names. Names of the former are views
+/// of `metric_names`.
+void read_metrics(const JsonView& view, std::span<const MetricRange> of_base, MethodDescription& made) {
   const auto members = view.members();
   made.metric_names.reserve(members.size());
   for (const auto& member : members) {
     made.metric_names.push_back(member.key());
     made.metrics.push_back({made.metric_names.back(), member.at(size_t{0}).number(), member.at(size_t{1}).number()});
   }
+  for (const auto& metric : of_base)
+    if (std::ranges::find(made.metric_names, metric.name) == made.metric_names.end()) made.metrics.push_back(metric);
 }
 
 const MethodEntry& base_entry(const MethodDescription& description) { return find_method(description.base); }
@@ -110,8 +113,8 @@ std::shared_ptr<const MethodDescription> read_description(const JsonView& view) 
   view.at("name").require(is_name(made->name), " is \"", made->name, "\", allowed: a to z, 0 to 9, - and _");
   made->hooks = hooks_in(view.at("hooks"));
   made->options = options_in(view.at("options"));
-  read_metrics(view.at("metrics"), *made);
   const auto& base = base_entry(*made);
+  read_metrics(view.at("metrics"), base.metrics, *made);
   const auto family = view.find("family");
   made->family = family ? value_in(kFamilies, *family) : base.family;
   const auto gate_norm = view.find("gate_norm");
@@ -119,6 +122,7 @@ std::shared_ptr<const MethodDescription> read_description(const JsonView& view) 
   made->exact = view.flag_or("exact", base.exact && made->hooks.empty());
   made->needs_experts = view.flag_or("needs_experts", base.needs_experts);
   made->needs_individuals = view.flag_or("needs_individuals", base.needs_individuals);
+  made->changes_base = view.flag_or("changes_base", base.changes_base);
   made->seconds = view.at("seconds").number();
   made->json = view.json();
   make_base(*made);
@@ -143,11 +147,13 @@ MethodEntry described_entry(const std::shared_ptr<const MethodDescription>& desc
   entry.exact = description->exact;
   entry.needs_experts = description->needs_experts;
   entry.needs_individuals = description->needs_individuals;
+  entry.changes_base = description->changes_base;
   entry.rows_by_gradients = false;  // what its hooks do with rows is not known
+  entry.by_site = false;
   entry.from_sums = FromSums::kNo;
   entry.why_single = "is a method in Python, which may read single uploads";
   if (!description->sends.empty()) entry.sends = description->sends;
-  if (!description->metrics.empty()) entry.metrics = description->metrics;
+  entry.metrics = description->metrics;
   entry.described = description;
   entry.has_hooks = static_cast<bool>(make);
   entry.make = [description, make = std::move(make)](const config::Table& table) -> std::unique_ptr<FederatedMethod> {
@@ -224,6 +230,10 @@ void DescribedMethod::check_upload(const lora::Payload& upload, const ClientProf
 
 ServerState DescribedMethod::initialize(const ServerView& server) const {
   return base_for("initialize").initialize(server);
+}
+
+int64_t DescribedMethod::rank_of(const ServerState& state, const ClientProfile& client) const {
+  return base_->rank_of(state, client);
 }
 
 lora::Payload DescribedMethod::broadcast(const ServerState& state, const ClientProfile& client,

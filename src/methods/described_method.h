@@ -48,10 +48,10 @@ struct MethodDescription {
   std::set<std::string> hooks;   ///< names of the overridden hooks of methods/method.h
   std::vector<DescribedOption> options;
   std::vector<std::string> metric_names;
-  std::vector<MetricRange> metrics;
+  std::vector<MetricRange> metrics;  ///< its own, then those of the base method
   MethodFamily family = MethodFamily::kHomogeneous;
   nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;
-  bool exact = false, needs_experts = false, needs_individuals = false;
+  bool exact = false, needs_experts = false, needs_individuals = false, changes_base = false;
   double seconds = 300;  ///< time limit of a hook
   Json json;             ///< the whole description, as the manifest of a run holds it
 
@@ -101,6 +101,7 @@ OrderedJson to_json(const MethodDescriptions& descriptions);
 void from_json(const JsonView& view, MethodDescriptions& descriptions);
 
 /// A method whose hooks call the base method. An overridden hook cannot be called, because its code is not known.
+/// Functions for rounds in which the server gets sums alone are not forwarded: such rounds refuse described methods.
 /// \throws kConfig when an overridden hook is called; the message says how to name the method's file
 class DescribedMethod : public FederatedMethod {
  public:
@@ -115,6 +116,7 @@ class DescribedMethod : public FederatedMethod {
                        const ClientView& view) const override;
   void check_upload(const lora::Payload& upload, const ClientProfile& client) const override;
   ServerState initialize(const ServerView& server) const override;
+  int64_t rank_of(const ServerState& state, const ClientProfile& client) const override;
   lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const override;
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override;

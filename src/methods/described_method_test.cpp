@@ -57,6 +57,39 @@ TEST(DescribedMethod, WhatItDoesNotSayIsTheBaseMethods) {
   EXPECT_EQ(entry.metrics[0].name, "share");
 }
 
+TEST(DescribedMethod, ItsMetricsAreAddedToTheBaseMethods) {
+  auto json = description("own-metrics");
+  json.update({{"base", "ub-smoe"}, {"metrics", {{"mine", {0, 10}}, {"pg_share", {0, 2}}}}});
+  std::map<std::string_view, double> most;
+  const auto entry = entry_of(json);
+  for (const auto& metric : entry.metrics) EXPECT_TRUE(most.emplace(metric.name, metric.most).second) << metric.name;
+  EXPECT_EQ(most.size(), find_method("ub-smoe").metrics.size() + 1);
+  EXPECT_EQ(most.at("mine"), 10);
+  EXPECT_EQ(most.at("pg_share"), 2) << "its own range";
+  EXPECT_EQ(most.at("idle_share"), 1);
+}
+
+TEST(DescribedMethod, ItSaysWhetherItChangesTheBase) {
+  auto json = description("own-change");
+  EXPECT_FALSE(entry_of(json).changes_base);
+  json["base"] = "flora";
+  EXPECT_TRUE(entry_of(json).changes_base) << "as its base method";
+  json["changes_base"] = false;
+  EXPECT_FALSE(entry_of(json).changes_base);
+  json.update({{"base", "fedit"}, {"changes_base", true}});
+  EXPECT_TRUE(entry_of(json).changes_base);
+}
+
+TEST(DescribedMethod, ClientsTrainAtTheRankOfTheBaseMethod) {
+  auto json = description("own-rank");
+  json["base"] = "hetlora";
+  const auto method = entry_of(json).make(config::Table::parse("", "test"));
+  ServerState state;
+  state.memory["rank/4"] = at::scalar_tensor(2, at::kLong);
+  EXPECT_EQ(method->rank_of(state, {.id = 4, .rank = 3}), 2);
+  EXPECT_EQ(method->rank_of(state, {.id = 5, .rank = 3}), 3);
+}
+
 TEST(DescribedMethod, OnlyOverriddenHooksNeedTheClass) {
   const auto json = description("own-hooks");
   const auto method = entry_of(json).make(config::Table::parse("", "test"));
@@ -79,6 +112,7 @@ TEST(DescribedMethod, AWrongDescriptionIsRefusedByItsPlace) {
                                    {"hooks", {"train"}},
                                    {"family", "large"},
                                    {"seconds", "long"},
+                                   {"changes_base", "yes"},
                                    {"options", {{{"name", "x"}, {"type", "complex"}, {"default", 0}, {"help", ""}}}}}) {
     auto json = description("own-wrong");
     json[key] = value;

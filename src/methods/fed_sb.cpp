@@ -122,7 +122,8 @@ MethodEntry fed_sb() {
                                       .why_single = "begins with sums of gradients of single clients",
                                       .sends = "the r x r core of every adapted weight",
                                       .starts_from_adapter = false,
-                                      .asks_gradients = true});
+                                      .asks_gradients = true,
+                                      .by_site = true});
 }
 
 }  // namespace evenkeel::methods

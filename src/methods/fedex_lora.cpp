@@ -18,14 +18,9 @@ namespace {
 
 class FedExLora : public FederatedMethod {
  public:
-  lora::Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
-    return {.adapters = state.global.adapters, .base_delta = state.global.base_delta};
-  }
-
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     auto next = FederatedMethod::aggregate(server, state, round, uploads);
-    next.global.base_delta.clear();
     if (uploads.size() < 2) return next;
     for (const auto& [site, mean] : next.global.adapters) {
       next.global.base_delta[site] = scaled_residual(site, mean, round.weights, uploads.each(), server.transport);
@@ -60,7 +55,8 @@ MethodEntry fedex_lora() {
                                   .changes_base = true,
                                   .needs_individuals = true,
                                   .why_single = "multiplies the factors of each client",
-                                  .rows_by_gradients = true});
+                                  .rows_by_gradients = true,
+                                  .by_site = true});
 }
 
 }  // namespace evenkeel::methods

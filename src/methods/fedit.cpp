@@ -15,7 +15,8 @@ MethodEntry fedit() {
        .exact = false,
        .needs_experts = false,
        .from_sums = FromSums::kYes,
-       .rows_by_gradients = true});
+       .rows_by_gradients = true,
+       .by_site = true});
 }
 
 }  // namespace evenkeel::methods

@@ -50,7 +50,8 @@ MethodEntry ffa_lora() {
        .needs_experts = false,
        .from_sums = FromSums::kYes,
        .sends = "B of every adapted weight",
-       .rows_by_gradients = true});
+       .rows_by_gradients = true,
+       .by_site = true});
 }
 
 }  // namespace evenkeel::methods

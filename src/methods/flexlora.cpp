@@ -99,7 +99,8 @@ MethodEntry flexlora() {
                                  .needs_experts = false,
                                  .needs_individuals = true,
                                  .why_single = "multiplies the factors of each client",
-                                 .rows_by_gradients = true});
+                                 .rows_by_gradients = true,
+                                 .by_site = true});
 }
 
 }  // namespace evenkeel::methods

@@ -95,7 +95,8 @@ MethodEntry flora() {
                                       .changes_base = true,
                                       .needs_individuals = true,
                                       .why_single = "sends the factors of each client to all others",
-                                      .rows_by_gradients = true});
+                                      .rows_by_gradients = true,
+                                      .by_site = true});
 }
 
 }  // namespace evenkeel::methods

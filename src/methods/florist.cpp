@@ -136,7 +136,8 @@ MethodEntry florist() {
                                         .changes_base = true,
                                         .needs_individuals = true,
                                         .why_single = "stacks the factors of each client",
-                                        .rows_by_gradients = true});
+                                        .rows_by_gradients = true,
+                                        .by_site = true});
 }
 
 }  // namespace evenkeel::methods

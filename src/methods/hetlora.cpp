@@ -227,7 +227,8 @@ MethodEntry hetlora() {
        .needs_individuals = true,
        .why_single = "weighs clients by the norms of their products",
        .sends = "A and B of every adapted weight, and the rank that it pruned itself to",
-       .rows_by_gradients = true});
+       .rows_by_gradients = true,
+       .by_site = true});
 }
 
 }  // namespace evenkeel::methods

@@ -63,8 +63,7 @@ lora::AdapterState first_svd_adapters(const ServerView& server) {
 
 lora::AdapterState first_base_change(const ServerView& server) {
   lora::AdapterState change;
-  if (!server.start) return change;
-  for (const auto& [site, given] : *server.start) change[site] = lora::weighted(given, 1.0);
+  if (server.start) lora::add_to_base(change, *server.start);
   return change;
 }
 

@@ -18,8 +18,8 @@ lora::AdapterState first_adapters(const ServerView& server);
 /// first. Methods whose server truncates by SVD use it. \throws as first_adapters()
 lora::AdapterState first_svd_adapters(const ServerView& server);
 
-/// Returns `server.start` as a change of the base, for methods whose clients train fresh factors in every round. Its
-/// rank is not limited. The result is empty if `server.start` is null.
+/// Returns `server.start` as a change of the base (lora::add_to_base()), for methods whose clients train fresh factors
+/// in every round. Its rank is not limited. The result is empty if `server.start` is null.
 lora::AdapterState first_base_change(const ServerView& server);
 
 }  // namespace evenkeel::methods

@@ -120,14 +120,24 @@ void check_finite_norms(std::span<const double> norms, std::span<const ClientUpd
              " holds a value that is not finite");
 }
 
+/// Returns k of the trimmed mean. Lost clients do not lower it.
+int64_t checked_trim(const AggregationOptions& options, int64_t drawn, int64_t uploads) {
+  const int64_t k = options.trimmed(drawn);
+  EK_CHECK(k >= 1, kData, "aggregation.rule trimmed_mean with trim = ", options.trim, " leaves out none of the ", drawn,
+           " clients drawn for the round, allowed: clients enough for one");
+  EK_CHECK(uploads > 2 * k, kData, "aggregation.rule trimmed_mean with trim = ", options.trim, " of ", drawn,
+           " drawn clients takes ", 2 * k + 1, " uploads or more, ", uploads, " are left of the round");
+  return k;
+}
+
 }  // namespace
 
 std::unique_ptr<CombiningRule> make_rule(const AggregationOptions& options, std::span<const ClientUpdate> updates,
-                                         const lora::Payload& before) {
+                                         const lora::Payload& before, int64_t drawn) {
   const auto uploads = static_cast<int64_t>(updates.size());
   switch (options.rule) {
     case AggregationRule::kTrimmedMean:
-      return trimmed_mean_rule(options.trimmed(uploads));
+      return trimmed_mean_rule(checked_trim(options, drawn, uploads));
     case AggregationRule::kMedian:
       return median_rule();
     case AggregationRule::kClippedMean: {

@@ -159,7 +159,7 @@ TEST(MakeRule, ReadsNormsAndDistancesOfAllFactors) {
   for (const double value : {1.0, 1.1, 0.9, 1.2, -30.0}) updates.push_back(update_of(std::ssize(updates), value));
   const auto mean = [&](const AggregationOptions& options) {
     const auto before = sent(1);
-    const auto rule = make_rule(options, updates, before);
+    const auto rule = make_rule(options, updates, before, 5);
     const Uploads uploads(updates, false, {rule.get(), &before});
     return uploads.mean("site", &lora::LoraFactors::b, std::vector<double>(5, 0.2))[2][1].item<float>();
   };
@@ -171,6 +171,25 @@ TEST(MakeRule, ReadsNormsAndDistancesOfAllFactors) {
   updates.resize(3);
   const auto said = testing::refusal([&] { mean({.rule = AggregationRule::kKrum, .byzantine = 1}); });
   EXPECT_NE(said.find("4 uploads or more, 3 are left"), std::string::npos) << said;
+}
+
+TEST(MakeRule, TheTrimmedMeanWithstandsAsManyUploadsWhereClientsAreLost) {
+  std::vector<ClientUpdate> updates;
+  for (const double value : {1.0, 1.1, 0.9, -30.0}) updates.push_back(update_of(std::ssize(updates), value));
+  const auto before = sent(1);
+  const auto mean = [&](double trim, int64_t drawn) {
+    const auto rule = make_rule({.rule = AggregationRule::kTrimmedMean, .trim = trim}, updates, before, drawn);
+    const Uploads uploads(updates, false, {rule.get(), &before});
+    const std::vector<double> weights(updates.size(), 1.0 / static_cast<double>(updates.size()));
+    return uploads.mean("site", &lora::LoraFactors::b, weights)[2][1].item<float>();
+  };
+  EXPECT_FLOAT_EQ(mean(0.2, 5), 0.95f) << "of four uploads one is left out at either end";
+  const auto none = testing::refusal([&] { mean(0.2, 4); });
+  EXPECT_NE(none.find("trimmed_mean with trim = 0.2 leaves out none of the 4 clients"), std::string::npos) << none;
+  const auto few = testing::refusal([&] { mean(0.4, 5); });
+  EXPECT_NE(few.find("trimmed_mean with trim = 0.4 of 5 drawn clients takes 5 uploads or more, 4 are left"),
+            std::string::npos)
+      << few;
 }
 
 /// An update whose distances to others are in all tensors: of 16 bits, transposed, a core, an extra.
@@ -201,7 +220,7 @@ TEST(MakeRule, KrumTakesAllTensorsOfAnyTypeButIntegers) {
     for (int64_t client = 0; client < 5; ++client) updates.push_back(mixed_update_of(client, 1));
     for (size_t far : {0, 1}) spoils[i](updates[far]);
     updates[1].payload.adapters["site"].b.mul_(2);
-    const auto rule = make_rule(krum, updates, before);
+    const auto rule = make_rule(krum, updates, before, 5);
     Parts parts = of_numbers({0, 1, 2, 3, 4});
     EXPECT_FLOAT_EQ(value_of(rule->combine(parts)), 2) << "tensor " << i;
   }

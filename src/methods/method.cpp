@@ -31,8 +31,10 @@ lora::AdapterState whole_adapter(const ServerState& state) {
 }
 
 void add_base_delta(ServerState& next, lora::TransportDtype dtype) {
+  for (const auto& [site, delta] : next.global.base_delta)
+    EK_CHECK(delta.a.defined() && delta.b.defined(), kShape, "the change of the base at ", site, " lacks A or B");
+  std::erase_if(next.global.base_delta, [](const auto& entry) { return entry.second.rank() == 0; });
   for (auto& [site, delta] : next.global.base_delta) {
-    if (delta.rank() == 0) continue;
     delta = lora::on_the_wire(delta, dtype);
     auto& base_change = next.common.base_change;
     const bool first = !base_change.contains(site) && !delta.core.defined();
@@ -144,7 +146,7 @@ ServerState FederatedMethod::initialize(const ServerView& server) const {
 int64_t FederatedMethod::rank_of(const ServerState&, const ClientProfile& client) const { return client.rank; }
 
 lora::Payload FederatedMethod::broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const {
-  return {.adapters = state.global.adapters};
+  return {.adapters = state.global.adapters, .base_delta = state.global.base_delta};
 }
 
 ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& state, const RoundView& round,
@@ -152,6 +154,7 @@ ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& sta
   EK_CHECK((uploads.size() > 0 || uploads.hidden()) && uploads.size() == round.weights.size(), kInternal,
            "aggregate: ", uploads.size(), " updates for ", round.weights.size(), " weights");
   ServerState next = state;
+  next.global.base_delta.clear();  // of the last round
   for (auto& [site, factors] : next.global.adapters) {
     for (const auto& factor : lora::kFactors)
       if (auto& tensor = factors.*factor.tensor; tensor.defined())

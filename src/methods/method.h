@@ -62,11 +62,14 @@ class FederatedMethod {
   virtual ServerState initialize(const ServerView& server) const;
   /// Returns the rank at which `client` would train next. HetLoRA reduces it below client.rank.
   virtual int64_t rank_of(const ServerState& state, const ClientProfile& client) const;
-  /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants.
+  /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants. The
+  /// round adds the last change of the base (global.base_delta of `state`) if the result lacks it.
   virtual lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
   /// Returns the state after a round. `uploads` are in the order of round.participants. A change of the base goes into
-  /// global.base_delta of the result. Server::aggregate() then adds the change to common.base_change, counts the round
-  /// and rejects numbers that are not finite. The next round sends the change to all clients.
+  /// global.base_delta of the result, which is empty in `state`; MethodEntry::changes_base has to be true. The result
+  /// may lack sites, which are then as in the base. Server::aggregate() adds the change to common.base_change, counts
+  /// the round, and rejects numbers that are not finite and factors that do not fit the model. The next round sends the
+  /// change to all clients.
   virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                                 const Uploads& uploads) const;
 

@@ -84,6 +84,45 @@ TEST(Fedit, AveragesTheFactorsSeparatelyWithTheGivenWeights) {
   EXPECT_TRUE(mean.b.equal(at::tensor({0.25f, 3.f}).view({2, 1}))) << mean.b;
 }
 
+TEST(Fedit, AChangeOfTheBaseIsSentOnceAndNotCarriedOn) {
+  const auto sites = one_site();
+  const auto method = fedit();
+  auto state = method->initialize(view(sites));
+  state.global.base_delta[kSite] = {.a = at::ones({1, 3}), .b = at::ones({2, 1})};
+  EXPECT_TRUE(method->broadcast(state, {}, {}).base_delta.at(kSite).a.equal(at::ones({1, 3})));
+  const RoundView round{.round = 1, .participants = std::vector<ClientProfile>(1), .weights = {1.0}};
+  const std::vector<ClientUpdate> updates{update(0, at::ones({1, 3}), at::ones({2, 1}))};
+  EXPECT_TRUE(method->aggregate(view(sites), state, round, updates).global.base_delta.empty());
+}
+
+TEST(AddBaseDelta, LeavesOutDeltasOfRankZeroAndRefusesHalfOfOne) {
+  ServerState state;
+  state.global.base_delta["none"] = {.a = at::ones({0, 3}), .b = at::ones({2, 0})};
+  state.global.base_delta[kSite] = {.a = at::ones({1, 3}), .b = at::ones({2, 1})};
+  add_base_delta(state, lora::TransportDtype::kFloat32);
+  EXPECT_EQ(state.global.base_delta.size(), 1u);
+  EXPECT_EQ(state.common.base_change.size(), 1u);
+  EXPECT_TRUE(state.common.base_change.at(kSite).b.equal(at::ones({2, 1})));
+  state.global.base_delta[kSite].b = at::Tensor();
+  EXPECT_EQ(testing::refusal([&] { add_base_delta(state, lora::TransportDtype::kFloat32); }),
+            "[shape] the change of the base at " + kSite + " lacks A or B");
+}
+
+// The smaller side of the weight is 2.
+TEST(FirstBaseChange, AnAdapterOfAHigherRankThanTheWeightBecomesItsProduct) {
+  const auto sites = one_site();
+  at::manual_seed(3);
+  const lora::AdapterState start{{kSite, {.a = at::randn({5, 3}), .b = at::randn({2, 5}), .scaling = 0.5}}};
+  auto server = view(sites);
+  server.start = &start;
+  for (const auto* name : {"flora", "florist"}) {
+    const auto state = find_method(name).make(config::Table::parse("", "test"))->initialize(server);
+    EXPECT_EQ(state.common.base_change.at(kSite).rank(), 2) << name;
+    const auto whole = whole_adapter(state).at(kSite);
+    EXPECT_TRUE(at::allclose(lora::delta_weight(whole), lora::delta_weight(start.at(kSite)), 1e-5, 1e-6)) << name;
+  }
+}
+
 TEST(Fedit, PrepareCopiesTheBroadcast) {
   const auto sites = one_site();
   const auto method = fedit();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -94,9 +95,13 @@ struct ServerState {
   lora::Payload global{};  ///< data that broadcasts are built from
   TensorMap memory{};      ///< data that stays on the server
   Common common{};
+  /// Sites that the state leaves as they are in the base: it has no adapter and no change of the base for them.
+  /// Server::aggregate() sets the names, so that a stored state shows that no site is missing.
+  std::set<std::string> unadapted{};
 };
 
-/// Rounds the base delta of a new state to `dtype` and adds it to common.base_change.
+/// Rounds the base delta of a new state to `dtype` and adds it to common.base_change. Deltas of rank 0, which have no
+/// effect, are removed. \throws kShape naming a site whose delta lacks A or B
 void add_base_delta(ServerState& next, lora::TransportDtype dtype);
 
 /// Returns the effect of a state on the base model as one adapter (joined() of lora/algebra.h). Adapter folders and

@@ -187,7 +187,8 @@ MethodEntry slimmable_moe() {
        .weighs_experts = true,
        .sends =
            "A and B of every adapted weight, and which share of its steps, tokens or gate weights used each expert",
-       .metrics = kDistillationMetrics});
+       .metrics = kDistillationMetrics,
+       .by_site = true});
 }
 
 }  // namespace evenkeel::methods

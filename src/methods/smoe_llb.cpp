@@ -90,7 +90,8 @@ MethodEntry smoe_llb() {
                                         .needs_experts = true,
                                         .gate_norm = nn::GateNorm::kRenormSelected,
                                         .from_sums = FromSums::kYes,
-                                        .metrics = kBalanceMetrics});
+                                        .metrics = kBalanceMetrics,
+                                        .by_site = true});
 }
 
 }  // namespace evenkeel::methods

@@ -284,7 +284,8 @@ MethodEntry ub_smoe() {
        .gate_norm = nn::GateNorm::kRenormSelected,
        .from_sums = FromSums::kYes,
        .sends = "A and B of every adapted weight, how many tokens chose each expert, and phi where clients train it",
-       .metrics = ubsmoe::kMetrics});
+       .metrics = ubsmoe::kMetrics,
+       .by_site = true});
 }
 
 }  // namespace evenkeel::methods

@@ -222,7 +222,8 @@ std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, const 
 std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, const BaseStorage& storage = {},
                                      BesideAdapter beside = BesideAdapter::kRefused);
 
-/// Returns the total size of the safetensors files in a model folder, in bytes. load_model() maps all of them.
+/// Returns the total size of the files of weights that load_model() maps (models/weight_files.h), in bytes; 0 for a
+/// folder without weights. \throws kCheckpoint when the index of several files is malformed
 int64_t weight_file_bytes(const std::filesystem::path& folder);
 
 /// Creates a randomly initialised model of the shape that `config_json` describes. Linear and embedding weights have

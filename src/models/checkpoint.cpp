@@ -15,12 +15,10 @@
 #include "base/random/random.h"
 #include "base/system/machine.h"
 #include "models/quantized_base.h"
+#include "models/weight_files.h"
 
 namespace evenkeel::models {
 namespace {
-
-constexpr std::string_view kSingleFile = "model.safetensors";
-constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
 std::string sizes_text(at::IntArrayRef sizes) { return concat("[", join(sizes), "]"); }
 
@@ -86,20 +84,9 @@ void merge_shard(const fs::path& folder, const std::string& file, const JsonView
   for (auto& [name, tensor] : load_safetensors(folder / file).tensors) {
     const auto listed = weight_map.find(name);
     EK_CHECK(listed && listed->json() == file, kCheckpoint, folder.string(), ": ", file, " holds ", shown(name),
-             ", which ", kIndexFile, listed ? " places elsewhere" : " does not list");
+             ", which ", kWeightIndex, listed ? " places elsewhere" : " does not list");
     all.emplace(name, std::move(tensor));
   }
-}
-
-// Returns the file name of a shard. It must be a plain name in the folder of the index, without a NUL byte, at which
-// the operating system would end it.
-const std::string& shard_of(const JsonView& entry) {
-  const auto& name = entry.string();
-  const bool plain =
-      !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
-  if (!plain || !is_utf8(name) || escaped(name) != name)
-    entry.refuse(" is ", shown(entry.json()), ", allowed: the name of a file in the same folder");
-  return name;
 }
 
 /// Tensors of a folder, and the files that contain them.
@@ -109,29 +96,24 @@ struct FolderTensors {
 };
 
 FolderTensors load_shards(const fs::path& folder) {
-  const auto index_file = folder / kIndexFile;
-  const Json index = load_json(index_file, kCheckpoint, {.unique_keys = true});
-  const auto map = JsonView(index, index_file.string(), kCheckpoint).at("weight_map");
-  map.require(map.object().size() > 0, " is empty, expected names of tensors with their files");
-  std::set<std::string> files;
-  for (const auto& entry : map.members()) files.insert(shard_of(entry));
+  const ShardIndex index(folder);
   FolderTensors all;
-  for (const auto& file : files) {
-    EK_CHECK(path_exists(folder / file), kCheckpoint, folder.string(), ": ", file, " is missing, ", kIndexFile,
+  for (const auto& file : index.files()) {
+    EK_CHECK(path_exists(folder / file), kCheckpoint, folder.string(), ": ", file, " is missing, ", kWeightIndex,
              " lists it");
-    merge_shard(folder, file, map, all.tensors);
+    merge_shard(folder, file, index.weight_map(), all.tensors);
     all.files.push_back(folder / file);
   }
-  for (const auto& entry : map.members())
+  for (const auto& entry : index.weight_map().members())
     EK_CHECK(all.tensors.contains(entry.key()), kCheckpoint, folder.string(), ": ", shown(entry.key()),
              " is missing from ", entry.string());
   return all;
 }
 
 FolderTensors load_tensors(const fs::path& folder) {
-  if (const auto file = folder / kSingleFile; path_exists(file)) return {{file}, load_safetensors(file).tensors};
-  EK_CHECK(path_exists(folder / kIndexFile), kCheckpoint, folder.string(), " holds neither ", kSingleFile, " nor ",
-           kIndexFile);
+  if (const auto file = folder / kWeightFile; path_exists(file)) return {{file}, load_safetensors(file).tensors};
+  EK_CHECK(path_exists(folder / kWeightIndex), kCheckpoint, folder.string(), " holds neither ", kWeightFile, " nor ",
+           kWeightIndex);
   return load_shards(folder);
 }
 
@@ -324,7 +306,7 @@ const Metadata kHubMetadata{{"format", "pt"}};
 
 void write_shards(const fs::path& folder, const std::vector<TensorMap>& shards, const TensorMaker& make) {
   if (shards.size() == 1) {
-    stream_safetensors(folder / kSingleFile, shards[0], make, kHubMetadata);
+    stream_safetensors(folder / kWeightFile, shards[0], make, kHubMetadata);
     return;
   }
   OrderedJson weight_map = OrderedJson::object();
@@ -337,7 +319,7 @@ void write_shards(const fs::path& folder, const std::vector<TensorMap>& shards, 
     }
   }
   const OrderedJson index{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
-  write_file_atomic(folder / kIndexFile, index.dump(2) + "\n");
+  write_file_atomic(folder / kWeightIndex, index.dump(2) + "\n");
 }
 
 }  // namespace
@@ -392,10 +374,10 @@ std::vector<int64_t> ModelConfig::token_ids(std::string_view key) const {
   return {value->integer()};
 }
 
-void ModelConfig::require(std::string_view key, const Json& supported) const {
+void ModelConfig::require(std::string_view key, const Json& supported, std::string_view advice) const {
   const auto value = view().find(key);
   if (value)
-    value->require(value->json() == supported, " is ", shown(value->json()), ", supported: ", shown(supported));
+    value->require(value->json() == supported, " is ", shown(value->json()), ", supported: ", shown(supported), advice);
 }
 
 std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {

@@ -44,8 +44,8 @@ class ModelConfig {
   /// Returns all token ids under `key`, which holds one id or a list.
   std::vector<int64_t> token_ids(std::string_view key) const;
   /// Checks that `key` is absent, null or equal to `supported`.
-  /// \throws kCheckpoint otherwise
-  void require(std::string_view key, const Json& supported) const;
+  /// \param advice  end of the message: why, and what to do \throws kCheckpoint otherwise
+  void require(std::string_view key, const Json& supported, std::string_view advice = "") const;
 
  private:
   std::optional<JsonView> given(std::string_view key) const;

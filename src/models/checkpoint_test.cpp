@@ -173,6 +173,27 @@ TEST_F(Checkpoint, AnUnexpectedTensorIsNamed) {
   expect_refused(folder, {folder.string(), "model.layers.2.input_layernorm.weight", "unexpected"});
 }
 
+TEST_F(Checkpoint, FrequenciesOfPositionsAreLeftOutOfTheLayersThatThereAre) {
+  const auto expected = load_model(saved())->parameters();
+  const auto respoil_with = [&](const std::string& name) {
+    respoil(root_ / "model", [&](TensorMap& tensors) { tensors[name] = at::ones({2}); });
+  };
+  for (const auto* name : {"model.layers.0.self_attn.rotary_emb.inv_freq",
+                           "model.layers.1.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq"})
+    respoil_with(name);
+  const auto loaded = load_model(root_ / "model")->parameters();
+  ASSERT_EQ(loaded.size(), expected.size());
+  for (const auto& [name, tensor] : expected) EXPECT_TRUE(at::equal(loaded.at(name), tensor)) << name;
+  for (const std::string name :
+       {"model.layers.2.self_attn.rotary_emb.inv_freq", "model.layers.1.self_attn.rotary_emb.cos_cached",
+        "model.layers.0.mlp.rotary_emb.inv_freq", "rotary_emb.inv_freq"}) {
+    fs::remove_all(root_ / "model");
+    saved();
+    respoil_with(name);
+    expect_refused(root_ / "model", {name, "unexpected"});
+  }
+}
+
 TEST_F(Checkpoint, AWrongShapeIsNamed) {
   const auto folder = saved();
   respoil(folder, [](TensorMap& tensors) { tensors[kSomeTensor] = tensors[kSomeTensor].t().contiguous(); });
@@ -354,6 +375,13 @@ TEST_F(Checkpoint, UnsupportedSettingsAreNamed) {
       {"hidden_size", "wide"},
   };
   for (const auto& [key, value] : settings) expect_refused(saved_with(key, value), {"config.json", key.substr(0, 4)});
+}
+
+TEST_F(Checkpoint, DropoutIsRefusedWithTheReasonAndWhatToDo) {
+  expect_refused(saved_with("attention_dropout", 0.1),
+                 {"config.json: attention_dropout is 0.1, supported: 0.0, because training here has no dropout: set it "
+                  "to 0.0 in a copy of config.json; inference does not use it"});
+  EXPECT_NO_THROW(load_model(saved_with("attention_dropout", 0.0)));
 }
 
 TEST_F(Checkpoint, AnotherFamilyIsRefusedWithTheKnownOnes) {

@@ -40,9 +40,18 @@ int64_t read_kv_heads(const ModelConfig& config, int64_t heads, const DecoderDef
   return config.view().json().contains(key) || defaults.kv_heads == 0 ? heads : defaults.kv_heads;
 }
 
+/// Discards the frequencies of rotary positions, which older versions of transformers stored as "inv_freq" of each
+/// layer or of the model. config.json gives them, and transformers ignores the tensors.
+void leave_frequencies(const DecoderNames& names, int64_t layers, TensorSource& source) {
+  constexpr std::string_view kFrequencies = "rotary_emb.inv_freq";
+  for (int64_t layer = 0; layer < layers; ++layer)
+    source.leave(concat(names.layers, layer, ".", names.attention, ".", kFrequencies));
+  source.leave(concat("model.", kFrequencies));
+}
+
 /// Rejects keys that change what transformers computes for any family.
 void refuse_what_no_leaf_knows(const ModelConfig& config) {
-  config.require("attention_dropout", 0.0);
+  config.require("attention_dropout", 0.0, kNoDropout);
   config.require("is_causal", true);
   config.require("is_encoder_decoder", false);
   for (const auto* key : {"quantization_config", "per_layer_config", "attention_chunk_size", "kv_sharing_modes"})
@@ -141,6 +150,7 @@ Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSourc
   for (int64_t layer = 0; layer < model.spec.num_layers; ++layer) add_layer(layer, spec, model);
   final_norm_ = Norm(spec.norm, spec.names.final_norm, model.spec.hidden_size, model);
   take_head(spec, config.origin(), model, source);
+  leave_frequencies(spec.names, model.spec.num_layers, source);
   for (int64_t i = 0; i < spec.unread_layers; ++i)
     source.leave(concat(spec.names.layers, model.spec.num_layers + i, "."));
   built_ = {std::move(model.spec), std::move(model.sites), std::move(model.parameters)};

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -94,6 +95,10 @@ struct DecoderDefaults {
   bool has_long_rope = false;           ///< true: read_long_positions() reads the positions
   bool tied = false;
 };
+
+/// End of the message that refuses a rate of dropout (ModelConfig::require()).
+inline constexpr std::string_view kNoDropout =
+    ", because training here has no dropout: set it to 0.0 in a copy of config.json; inference does not use it";
 
 /// Reads the config.json keys that all families share: vocabulary, widths, layers, heads, head width (`head_dim`, or
 /// else hidden_size / heads), positions, end tokens, RoPE (models/rope_config.h), sliding windows

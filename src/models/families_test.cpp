@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/format/safetensors.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "models/causal_lm.h"
@@ -15,6 +16,21 @@ namespace {
 
 using testing::kSequences;
 using testing::make_model;
+
+// Older versions of transformers stored the frequencies of rotary positions, which config.json gives.
+TEST(Families, LeaveOutTheFrequenciesOfTheirPositions) {
+  for (const auto& entry : model_families()) {
+    const testing::TemporaryFolder folder;
+    const auto path = folder.path() / "model", file = path / "model.safetensors";
+    save_model(*make_model(entry.family, BaseDtype::kFloat32), path);
+    TensorMap tensors;
+    for (const auto& [name, tensor] : load_safetensors(file).tensors) tensors[name] = tensor.clone();
+    for (const auto* module : {"layers.0.self_attn.", "layers.1.self_attn.", ""})
+      tensors[concat("model.", module, "rotary_emb.inv_freq")] = at::ones({3});
+    save_safetensors(file, tensors);
+    EXPECT_NO_THROW(load_model(path)) << entry.family;
+  }
+}
 
 TEST(Qwen3Moe, ReadsHeadWidthAndExpertWidth) {
   const auto weights = testing::make_model("qwen3_moe", BaseDtype::kFloat32, {{"head_dim", 4}})->parameters();

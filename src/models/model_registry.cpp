@@ -7,6 +7,7 @@
 #include "base/plain/hub_cache.h"
 #include "base/plain/text.h"
 #include "models/checkpoint.h"
+#include "models/weight_files.h"
 
 namespace evenkeel::models {
 
@@ -128,8 +129,7 @@ std::unique_ptr<CausalLm> load_shape(const fs::path& path, const BaseStorage& st
 
 int64_t weight_file_bytes(const fs::path& folder) {
   int64_t bytes = 0;
-  for (const auto& file : entries_of(folder))
-    if (is_file(file) && file.extension() == ".safetensors") bytes += static_cast<int64_t>(evenkeel::file_size(file));
+  for (const auto& file : weight_files(folder)) bytes += static_cast<int64_t>(evenkeel::file_size(file));
   return bytes;
 }
 

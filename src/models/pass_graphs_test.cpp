@@ -206,5 +206,14 @@ TEST_P(PassGraphs, AnotherClientIsNoReplayOfTheFirst) {
   EXPECT_EQ(graphs->counts().recorded, 2);
 }
 
+TEST(PassGraphsTestDevice, ATrainingPassFreesThePlacesOfGenerationWhetherStepsWereRecordedOrNot) {
+  Trainer trainer("olmoe", BaseDtype::kFloat64, at::kFloat);
+  const auto graphs = new_graphs();
+  graphs->arena().memory({.layers = 2, .heads = 2, .width = 8, .device = test_device()}, 4, 64);
+  EXPECT_EQ(graphs->arena().bytes(), 4 * (2 * 2 * 2 * 8) * (4 * 64));
+  trainer.padded_pass(3, false, *graphs);
+  EXPECT_EQ(graphs->arena().bytes(), 0);
+}
+
 }  // namespace
 }  // namespace evenkeel::models

@@ -7,7 +7,7 @@ namespace evenkeel::models {
 namespace {
 
 DecoderSpec phi3_decoder(const ModelConfig& config) {
-  config.require("resid_pdrop", 0.0);
+  config.require("resid_pdrop", 0.0, kNoDropout);
   auto spec =
       read_decoder(config, {.max_positions = 4096, .window = {.layers = WindowRule::kAll}, .has_long_rope = true});
   spec.model.peft = lora::PeftFamily::kDense;

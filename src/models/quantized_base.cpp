@@ -9,6 +9,7 @@
 #include "base/plain/sealed.h"
 #include "base/system/machine.h"
 #include "models/causal_lm.h"
+#include "models/weight_files.h"
 
 namespace evenkeel::models {
 namespace {
@@ -65,12 +66,11 @@ class QuantizedSource final : public QuantizingSource {
   TensorMap tensors_;
 };
 
-/// Returns the SHA-256 over the names and fingerprints of the folder's safetensors files.
+/// Returns the SHA-256 over the names and fingerprints of the folder's files of weights.
 std::string source_hash(const fs::path& folder) {
   std::string text(kRecipe);
-  for (const auto& file : entries_of(folder))
-    if (is_file(file) && file.extension() == ".safetensors")
-      text += concat('\n', file.filename().string(), ' ', fingerprint_of(file).digest);
+  for (const auto& file : weight_files(folder))
+    text += concat('\n', file.filename().string(), ' ', fingerprint_of(file).digest);
   return sha256(text);
 }
 

@@ -73,6 +73,14 @@ TEST_F(QuantizedBase, DependsOnTheCheckpoint) {
   EXPECT_EQ(cached().size(), 2u);
 }
 
+TEST_F(QuantizedBase, DoesNotDependOnFilesThatAreNotLoaded) {
+  load();
+  const auto folder = folder_.path() / "model";
+  fs::copy_file(folder / "model.safetensors", folder / "consolidated.safetensors");
+  load();
+  EXPECT_EQ(cached().size(), 1u);
+}
+
 TEST_F(QuantizedBase, ADamagedFileIsWrittenAgain) {
   const auto first = hidden(*load());
   const auto file = cached().at(0);

@@ -1,5 +1,6 @@
 #include "records/run_costs.h"
 
+#include <algorithm>
 #include <array>
 
 namespace evenkeel::records {
@@ -21,15 +22,22 @@ constexpr std::array kCosts{CostMeasure{"bytes_up", "bytes up", cost<&Cost::byte
 
 Cost cost_of(const RunRecords& run) {
   Cost cost;
+  double flops = 0, tokens = 0;
   for (const auto& round : run.rounds) {
     cost.bytes_up += static_cast<double>(round.bytes_up);
     cost.bytes_down += static_cast<double>(round.bytes_down);
-    cost.flops += round.flops;
-    cost.tokens += static_cast<double>(round.tokens);
+    flops += round.flops;
+    tokens += static_cast<double>(round.tokens);
     cost.seconds += round.seconds.round;
     if (round.simulated) cost.simulated = round.simulated->end;
   }
+  if (std::none_of(run.rounds.begin(), run.rounds.end(), withholds_work)) cost.flops = flops, cost.tokens = tokens;
   return cost;
+}
+
+bool withholds_work(const fed::RoundRecord& round) {
+  return round.withheld || std::any_of(round.clients.begin(), round.clients.end(),
+                                       [](const auto& client) { return client.privacy && client.privacy->withheld; });
 }
 
 std::span<const CostMeasure> cost_measures() { return kCosts; }

@@ -89,7 +89,8 @@ config::Values compared_settings(const RunRecords& run) {
   auto settings = run.settings;
   std::erase_if(settings, [](const auto& entry) {
     const auto effect = fed::effect_of(entry.first);
-    return effect != fed::KeyEffect::kSetting && effect != fed::KeyEffect::kFunction;
+    return effect != fed::KeyEffect::kSetting && effect != fed::KeyEffect::kFunction &&
+           effect != fed::KeyEffect::kTraining;
   });
   read_template(run, settings);
   return settings;

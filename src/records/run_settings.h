@@ -11,8 +11,8 @@
 
 namespace evenkeel::records {
 
-/// Returns the settings that should be equal in compared runs: keys of KeyEffect::kSetting and kFunction
-/// (fed/config/key_effects.h). The path of a chat template is replaced by a digest of the run's copy.
+/// Returns the settings that a comparison names where runs differ in them: keys of KeyEffect::kTraining, kSetting and
+/// kFunction (fed/config/key_effects.h). The path of a chat template is replaced by a digest of the run's copy.
 config::Values compared_settings(const RunRecords& run);
 /// Returns the settings that are equal in all runs of an arm: all keys except KeyEffect::kSeed and kNone.
 config::Values settings_of_arm(const RunRecords& run);

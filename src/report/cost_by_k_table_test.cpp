@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "base/plain/json.h"
+#include "comparison/comparison.h"
+#include "report/study_report.h"
+
 namespace evenkeel::report {
 namespace {
 
@@ -80,7 +84,7 @@ TEST(CostByK, AnArmWithoutClientsOfSomeKAndRecordsWithoutSecondsSaySo) {
             "cost of 1,000 tokens of training by experts per token (K), mean over runs\n"
             "arm  K      FLOPs  % of K=8        seconds  % of K=8  runs\n"
             "a    2    2.000 k      25.0  15.00 +-63.53      37.5     2\n"
-            "     8    8.000 k     100.0   40.00 +-0.00     100.0     2\n"
+            "     8    8.000 k     100.0          40.00     100.0     2\n"
             "b    2  no client         -              -         -     0\n"
             "     8    6.000 k     100.0              -         -     1\n"
             "FLOPs are counted, seconds measured by each client while it trains; +-: half of\n"
@@ -115,6 +119,17 @@ TEST(CostByK, SharesAreOfTheLargestKThatAClientHas) {
   const auto text = text_of(cost_by_k_table(costs));
   EXPECT_NE(text.find("% of K=4"), std::string::npos) << text;
   EXPECT_EQ(text.find("% of K=8"), std::string::npos) << text;
+}
+
+TEST(CostByK, JsonHasTheSharesOfTheTables) {
+  auto study = study_with({run_with_clients("a", 1, {{client_with(0.5, 4, 10, 40, 4)}}),
+                           run_with_clients("b", 1, {{client_with(1, 8, 10, 80, 9)}})});
+  for (auto& run : study.runs)
+    run.records->evaluations.push_back({1, "fedit", {.task = "t", .rows = 4, .questions = 4, .accuracy = 0.5}});
+  const auto json = parse_json(json_report(study, comparison::compare(study)), "report");
+  const auto& of_a = json["costs"][0]["by_top_k"];
+  ASSERT_EQ(of_a[0]["top_k"], 4);
+  EXPECT_TRUE(of_a[0]["flops_share"].is_null()) << "it has no client of the largest K";
 }
 
 TEST(CostByK, TheRunsWithSecondsAreNamedWhereTheyAreFewer) {

@@ -73,17 +73,41 @@ TEST(RunSettings, BudgetsOfClientsAndOfEvaluationsAreNamed) {
             (Lines{"clients.budgets | [0.5, 1.0] | [1.0, 1.0]", "evaluate.budgets | [0.5, 1.0] | [1.0]"}));
 }
 
+TEST(RunSettings, OfTrainingAreNamedSoThatNoMethodIsCreditedWithThem) {
+  const auto a = run_with("a", {"train.optimizer.lr=0.001"});
+  const auto b = run_with("b", {"method.name=ffa-lora", "train.optimizer.lr=0.5", "train.local_epochs=3"});
+  EXPECT_EQ(unlike({a, b}), (Lines{"train.local_epochs | 0.4 | 3.0", "train.optimizer.lr | 0.001 | 0.5"}));
+  EXPECT_EQ(unlike({a, b}, {"train"}), Lines{});
+  const auto private_one = run_with("c", {"train.optimizer.lr=0.001", "privacy.unit=client", "privacy.delta=1e-5",
+                                          "privacy.clip=0.5", "privacy.noise_multiplier=1.0"});
+  EXPECT_EQ(unlike({a, private_one}, {"privacy"}), Lines{"privacy.unit | none | client"})
+      << "noise changes what is trained, also where a study lets it differ";
+}
+
 TEST(RunSettings, OfAnotherMethodMayDifferWithTheRanksThatFollowFromIt) {
   const auto run_of = [](const std::string& setting) {
     return run_with(setting, {"clients.count=2", "clients.budgets=[0.125,1.0]", setting});
   };
   const auto a = run_of("seed=1");
-  EXPECT_EQ(unlike({a, run_of("method.name=flora"), run_of("train.optimizer.lr=0.5")}), Lines{"seeds | 1 | 42"});
+  EXPECT_EQ(unlike({a, run_of("method.name=flora")}), Lines{"seeds | 1 | 42"});
   EXPECT_EQ(unlike({a, run_of("seed=2")}), Lines{});
   const auto ranked =
       unlike({a, run_with("b", {"seed=1", "clients.count=2", "clients.budgets=[0.125,1.0]", "clients.ranks=[3,5]"})});
   ASSERT_EQ(ranked.size(), 1u) << "ranks that do not follow from the method";
   EXPECT_EQ(ranked[0].find("clients.ranks | "), 0u) << ranked[0];
+}
+
+TEST(RunSettings, TwoSourcesOfOneMethodInPythonAreNamed) {
+  const auto run_of = [](const std::string& label, const std::string& method, const std::string& sha256) {
+    auto run = run_with(label, {});
+    run.method = method;
+    run.manifest["method"] = {{"sha256", sha256}};
+    return run;
+  };
+  const auto a = run_of("a", "mine", "9c741f85aa11bb22");
+  EXPECT_EQ(unlike({a, run_of("b", "mine", "c362f7aa11bb22cc")}),
+            Lines{"source of mine | 9c741f85aa11 | c362f7aa11bb"});
+  EXPECT_EQ(unlike({a, run_of("b", "other", "c362f7aa11bb22cc"), run_with("c", {})}), Lines{});
 }
 
 TEST(RunSettings, RoundsAreNamedAndWhetherARunHasEnded) {

@@ -154,6 +154,25 @@ TEST(FunctionDifferences, LoraScalesOfClientsAreNamedAtEqualAlphaAndRank) {
   EXPECT_EQ(scale_of(compared.served[0].arms[2]), "as the reference");
 }
 
+TEST(FunctionDifferences, AreComparedSeedBySeed) {
+  auto study = study_of({{"fedit", kReference}, {"flora", kReference}, {"late", kReference}});
+  const std::vector<int64_t> top_ks{8, 1, 8, 4};
+  for (auto& run : study.runs) {
+    give_config(*run.records, "[lora]\nalpha = 32.0\nrank = 16\n");
+    auto& client = run.records->rounds.back().clients.emplace_back();
+    client.budget = 1;
+    client.top_k = top_ks.at(static_cast<size_t>(run.seed - 1));
+    client.rank = run.arm == "flora" && run.seed < 3 ? 8 : 16;
+    if (run.arm == "late" && run.seed == 4) run.records.reset();
+  }
+  const auto compared = compare(study);
+  const auto& arms = compared.served[0].arms;
+  ASSERT_EQ(arms[1].unlike.size(), 1u) << "K differs by seed alike in all arms";
+  EXPECT_EQ(arms[1].unlike[0].what, "LoRA scale in training");
+  EXPECT_EQ(arms[1].unlike[0].own + " | " + arms[1].unlike[0].others, "4, 4, 2 by seed | 2");
+  EXPECT_TRUE(arms[2].unlike.empty()) << "a missing run is no difference";
+}
+
 TEST(FunctionDifferences, ShowsEveryMeasureThatSomeTaskHas) {
   auto study = study_of({{"fedit", kReference}, {"ub-smoe", kBetter}});
   const auto compared = compare(study);

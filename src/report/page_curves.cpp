@@ -145,7 +145,7 @@ OrderedJson spent_json(std::span<const records::RunRecords* const> runs) {
   for (const auto& spent : comparison::mean_spent(runs)) {
     json["round"].push_back(spent.round);
     json["bytes"].push_back(rounded(spent.bytes));
-    json["flops"].push_back(rounded(spent.flops));
+    json["flops"].push_back(spent.flops ? OrderedJson(rounded(*spent.flops)) : OrderedJson());
     json["seconds"].push_back(number(spent.seconds));
     json["simulated_seconds"].push_back(number(spent.simulated_seconds));
   }

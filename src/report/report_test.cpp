@@ -531,6 +531,11 @@ TEST(TimeTable, AScoreIsReachedInTheRoundThatHasIt) {
   for (int score = 1; score <= 1000; ++score) EXPECT_TRUE(reached_by({score / 1000.0}).at(0).ends_with(" 1")) << score;
 }
 
+TEST(TimeTable, ScoresThatAreEqualUpToRoundingAreOneTarget) {
+  EXPECT_EQ(reached_by({0.77, 0.77 - 1.2e-16}).size(), 1u);
+  EXPECT_EQ(reached_by({0.77, 0.76999}).size(), reached_by({0.77, 0.76999, 0.77}).size());
+}
+
 TEST_F(TimedReport, RunsOfOtherDevicesOrWithoutAnyAreMarkedAndStillHaveBytes) {
   make_timed("a", 30, "0");
   make_timed("b", 30, "20");

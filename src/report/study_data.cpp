@@ -226,13 +226,13 @@ OrderedJson json_of(const comparison::CostOfK& cost) {
           {"seconds_share", or_null(cost.seconds_share)}};
 }
 
-OrderedJson json_of(const comparison::ArmCost& cost, const comparison::StudyRuns& study) {
+OrderedJson json_of(const comparison::ArmCost& cost, std::span<const comparison::CostOfK> by_top_k) {
   OrderedJson json{{"arm", cost.arm}, {"runs", cost.runs}};
   for (size_t i = 0; i < cost.means.size(); ++i)
     json[std::string(records::cost_measures()[i].name)] = or_null(cost.means[i]);
   json["by_top_k"] = OrderedJson::array();
-  for (const auto& of_k : comparison::costs_by_k(study, std::vector{cost.arm}, comparison::client_top_ks(study)))
-    json["by_top_k"].push_back(json_of(of_k));
+  for (const auto& of_k : by_top_k)
+    if (of_k.arm == cost.arm) json["by_top_k"].push_back(json_of(of_k));
   return json;
 }
 
@@ -275,7 +275,8 @@ std::string csv_report(const comparison::StudyRuns& study, const comparison::Com
 std::string json_report(const comparison::StudyRuns& study, const comparison::Comparison& comparison) {
   OrderedJson served = OrderedJson::array(), costs = OrderedJson::array(), values = OrderedJson::array();
   for (const auto& result : comparison.served) served.push_back(json_of(result, comparison));
-  for (const auto& cost : comparison.costs) costs.push_back(json_of(cost, study));
+  const auto by_top_k = comparison::costs_by_k(study, study.arms, comparison::client_top_ks(study));
+  for (const auto& cost : comparison.costs) costs.push_back(json_of(cost, by_top_k));
   for (const auto& value : values_of(study, comparison)) values.push_back(json_of(value));
   const OrderedJson json{{"version", 1},
                          {"name", study.name},

@@ -8,6 +8,7 @@
 #include "base/testing.h"
 #include "comparison/comparison.h"
 #include "comparison/conclusion.h"
+#include "comparison/curves.h"
 #include "comparison/testing.h"
 #include "report/study_tables.h"
 
@@ -163,6 +164,17 @@ TEST(Comparison, ItSaysWhatWasShownAndWhatCouldNotHaveBeen) {
   EXPECT_EQ(said[2], "Difference of same to fedit is 0 in every pair.");
 }
 
+TEST(Comparison, ADifferenceThatIsTheSameInEveryPairIsNotTested) {
+  const auto study = study_of({{"fedit", {-1, -1.2}}, {"x", {-0.9, -1.1}}});
+  const auto compared = compare(study);
+  EXPECT_EQ(compared.served[0].conclusions.at(0),
+            "The difference of x to fedit is the same in every pair at budget 0.5 (+0.15, better), 1 (+0.15, better), "
+            "which no t-test can judge.");
+  EXPECT_EQ(compared.served[0].comparisons, 0);
+  EXPECT_FALSE(compared.served[0].arms[1].differences[0].t);
+  EXPECT_EQ(text_report(study, compared).find("<0.001"), std::string::npos);
+}
+
 // With two seeds, t of the differences a and b is (a + b) / |a - b|, and p is 0.05 at 12.706: it is 13 and then 12. The
 // only difference is at one budget, so that Holm's correction changes nothing.
 TEST(Comparison, ADifferenceIsShownFromFivePercentOn) {
@@ -258,6 +270,24 @@ TEST(Comparison, CostsAreSumsOverRoundsAndMeansOverRuns) {
   EXPECT_EQ(means[3], 60);
   EXPECT_EQ(means[4], 2.5);
   EXPECT_FALSE(means[5]);
+}
+
+TEST(Comparison, WithheldWorkIsNoCostOfZero) {
+  auto study = study_of({{"fedit", kReference}, {"ub-smoe", kReference}});
+  changed_run(study, "ub-smoe", 2).records->rounds[1].withheld = true;
+  changed_run(study, "fedit", 1).records->rounds[0].clients.emplace_back().privacy = {{.withheld = true}};
+  const auto compared = compare(study);
+  for (const auto& cost : compared.costs) {
+    EXPECT_EQ(cost.means[0], 2000) << cost.arm;
+    EXPECT_FALSE(cost.means[2]) << cost.arm;
+    EXPECT_FALSE(cost.means[3]) << cost.arm;
+  }
+  const auto csv = csv_report(study, compared);
+  EXPECT_EQ(csv.find("ub-smoe,2,2,,,,,,flops"), csv.npos) << csv;
+  EXPECT_NE(csv.find("ub-smoe,1,2,,,,,,flops,2"), csv.npos) << csv;
+  const auto spent = comparison::spent_by(*changed_run(study, "ub-smoe", 2).records);
+  EXPECT_EQ(spent.at(1).flops, 1e9);
+  EXPECT_FALSE(spent.at(2).flops);
 }
 
 TEST(Comparison, AnEndpointThatNoTaskHasIsRefusedWithThoseThereAre) {

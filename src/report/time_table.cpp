@@ -85,10 +85,12 @@ std::vector<double> targets(std::span<const std::vector<Standing>> all, const Go
       if (at.*goal.value) seen.push_back(goal.scale * *(at.*goal.value));
   if (seen.empty()) return {};
   const auto [low, high] = std::minmax_element(seen.begin(), seen.end());
-  if (*high <= *low) return {*low / goal.scale};
+  constexpr double kRounding = 1e-9;  // of means over tasks, relative to them
+  if (*high - *low <= kRounding * std::max(std::abs(*low), std::abs(*high))) return {*low / goal.scale};
   const double step = step_between(*low, *high);
   std::vector<double> even;
-  for (double i = std::ceil(*low / step); i * step <= *high; ++i) even.push_back(i * step / goal.scale);
+  for (auto i = std::llround(std::ceil(*low / step)); static_cast<double>(i) * step <= *high; ++i)
+    even.push_back(static_cast<double>(i) * step / goal.scale);
   if (goal.falls) std::reverse(even.begin(), even.end());
   return even;
 }

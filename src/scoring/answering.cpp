@@ -18,10 +18,22 @@ std::string first_response(std::string_view text, const data::TaskInfo& task, da
   return data::strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
 }
 
+/// Returns the output without what the chat template writes before an answer, if it begins with it. Blanks at the
+/// beginning and at the end do not count.
+std::string_view without_text_before(std::string_view output, std::string_view before) {
+  const auto without_blanks = [](std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  };
+  const auto said = without_blanks(output), expected = without_blanks(before);
+  if (said.starts_with(expected)) return said.substr(expected.size());
+  return data::strip(said) == data::strip(expected) ? std::string_view() : output;
+}
+
 /// Rows that run through the model together.
 struct Batch {
   std::span<const data::Row> rows;
   std::vector<TokenIds> prompts;
+  std::vector<std::string> before_answers;  // PreparedTask::before_answer()
   std::vector<std::vector<std::string>> answers;
   std::vector<std::vector<TokenIds>> answer_tokens;
   std::vector<int64_t> new_tokens;  // largest number that may follow each prompt
@@ -41,6 +53,7 @@ Batch batch_of(const PreparedTask& task, size_t first, const EvaluationOptions& 
   const size_t end = std::min(first + static_cast<size_t>(options.batch_size), task.rows().size());
   Batch batch{.rows = task.rows().subspan(first, end - first),
               .prompts = {},
+              .before_answers = {},
               .answers = {},
               .answer_tokens = {},
               .new_tokens = {},
@@ -48,6 +61,7 @@ Batch batch_of(const PreparedTask& task, size_t first, const EvaluationOptions& 
               .is_cut = {}};
   for (size_t row = first; row < end; ++row) {
     batch.prompts.push_back(task.prompt(row));
+    batch.before_answers.push_back(task.before_answer(row));
     batch.is_cut.push_back(task.is_context_cut(row));
     batch.names.numbers.push_back(task.number(row));
     auto tokens = task.weighs_answers() ? task.answer_tokens(row) : std::vector<TokenIds>();
@@ -88,15 +102,16 @@ bool contains(std::string_view whole, std::string_view part) { return whole.find
 
 /// Reduces the batch to the prompts that the cache can hold, at least one.
 void fit(Batch& batch, const models::CausalLm& model, const nn::Compute& compute, const EvaluationOptions& options) {
-  const double most =
-      options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, compute).token_bytes());
+  const auto shape = kv_shape(model, options.cache, compute);
+  const double most = options.cache_gib * 0x1p30 / static_cast<double>(shape.token_bytes());
   const int64_t longest = *std::max_element(batch.new_tokens.begin(), batch.new_tokens.end());
-  const int64_t new_tokens = longest * (options.decode == Decode::kBeam4 ? 4 : 1);
-  double tokens = 0;
+  const int64_t beams = options.decode == Decode::kBeam4 ? 4 : 1;
+  PromptSizes sizes;
   size_t count = 0;
   for (; count < batch.prompts.size(); ++count) {
-    tokens += static_cast<double>(static_cast<int64_t>(batch.prompts[count].size()) + new_tokens);
-    if (count > 0 && tokens > most) break;
+    sizes.add(std::ssize(batch.prompts[count]));
+    const auto tokens = cached_tokens(sizes, longest, beams, shape.device);
+    if (count > 0 && static_cast<double>(tokens) > most) break;
   }
   batch.rows = batch.rows.first(count);
   batch.prompts.resize(count);
@@ -104,6 +119,17 @@ void fit(Batch& batch, const models::CausalLm& model, const nn::Compute& compute
   batch.is_cut.resize(count);
   batch.answers.resize(std::min(count, batch.answers.size()));
   batch.answer_tokens.resize(batch.answers.size());
+}
+
+/// Frees the places of earlier batches unless they fit beside the prompts of this one.
+void free_places_for(const Batch& batch, const models::CausalLm& model, const models::ForwardOptions& forward,
+                     const EvaluationOptions& options) {
+  if (!forward.graphs) return;
+  int64_t tokens = 0;
+  for (const auto& prompt : batch.prompts) tokens += std::ssize(prompt);
+  auto& arena = forward.graphs->arena();
+  const int64_t bytes = arena.bytes() + tokens * kv_shape(model, options.cache, forward.compute).token_bytes();
+  if (static_cast<double>(bytes) > options.cache_gib * 0x1p30) arena = nn::KvArena();
 }
 
 /// Shared state of one evaluation of a task.
@@ -123,8 +149,10 @@ struct Answering {
     return *prefix;
   }
 
-  std::string output_of(const TokenIds& ids) const {
-    return first_response(tokenizer.decode(ids, true), task.task(), options.form);
+  /// \param before  PreparedTask::before_answer()
+  std::string output_of(const TokenIds& ids, const std::string& before) const {
+    const auto text = tokenizer.decode(ids, true);
+    return first_response(without_text_before(text, before), task.task(), options.form);
   }
 
   std::vector<Prediction> answer(const Batch& batch) {
@@ -140,11 +168,14 @@ struct Answering {
                                  .stops = task.stops()};
     if (!whole_outputs)
       generation.is_enough = [&](size_t i, const TokenIds& ids) {
-        return is_read(task.task(), batch.rows[i], output_of(ids));
+        const auto& before = batch.before_answers[i];
+        const auto output = output_of(ids, before);
+        const bool may_become_before = data::strip(before).starts_with(output);
+        return !may_become_before && is_read(task.task(), batch.rows[i], output);
       };
     const auto outputs = generate(model, forward, std::move(run), generation);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      predictions[i].output = output_of(outputs[i]);
+      predictions[i].output = output_of(outputs[i], batch.before_answers[i]);
       predictions[i].gold = batch.rows[i].answer;
     }
     return predictions;
@@ -154,6 +185,7 @@ struct Answering {
   AnsweredBatch answer_from(size_t first) {
     auto batch = batch_of(task, first, options);
     fit(batch, model, forward.compute, options);
+    free_places_for(batch, model, forward, options);
     AnsweredBatch answered{.key = {}, .answers = answer(batch)};
     answered.context_cut = std::count(batch.is_cut.begin(), batch.is_cut.end(), true);
     return answered;

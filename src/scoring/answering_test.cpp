@@ -11,6 +11,8 @@
 #include "base/plain/json.h"
 #include "base/testing.h"
 #include "models/testing.h"
+#include "nn/engines/engine_of.h"
+#include "scoring/generation.h"
 #include "scoring/testing.h"
 #include "tokenizer/bpe_training.h"
 
@@ -86,6 +88,77 @@ TEST(AnswerRows, AnOutputThatIsNotAskedForEndsWhereItsAnswerIsRead) {
   const auto* as_read = journal.find("one; with likelihoods; outputs as far as they are read", 0);
   ASSERT_NE(as_read, nullptr);
   for (const auto& one : as_read->answers) EXPECT_EQ(one.output, "yes, but");
+}
+
+/// Returns a model on the test device whose vocabulary is that of characters().
+std::unique_ptr<models::CausalLm> model_on_test_device() {
+  models::BaseStorage storage(models::BaseDtype::kFloat32);
+  storage.engine = nn::EngineKind::kAten;
+  storage.device = testing::test_device();
+  return testing::make_model("olmoe", storage, {{"vocab_size", 258}, {"max_position_embeddings", 512}});
+}
+
+TEST(AnswerRowsTestDevice, ABatchAndThePlacesOfEarlierOnesFitIntoTheCache) {
+  const auto model = model_on_test_device();
+  const auto task = choice_of({"yes", "no"});
+  const std::vector<data::Row> rows(
+      12, data::Row{.instruction = "Is it so?", .input = "", .output = "yes", .answer = "yes"});
+  const auto graphs = nn::engine_of(nn::EngineKind::kAten).graphs();
+  const models::ForwardOptions forward{.compute = {.engine = nn::EngineKind::kAten}, .graphs = graphs.get()};
+  const auto shape = kv_shape(*model, nn::KvType::kExact, forward.compute);
+  EvaluationOptions options{.max_new_tokens = 12};
+  const int64_t length = std::ssize(PreparedTask(task, {rows}, characters(), model->spec(), options).prompt(0));
+  const PromptSizes five{.count = 5, .tokens = 5 * length, .longest = length};
+  const int64_t most = cached_tokens(five, options.max_new_tokens, 1, shape.device) * shape.token_bytes();
+  options.cache_gib = static_cast<double>(most) / 0x1p30;
+  graphs->arena().memory(shape, 64, 256);  // as an evaluation of other rows leaves it
+  ASSERT_GT(graphs->arena().bytes(), most);
+  std::vector<int64_t> done;
+  testing::evaluate_task(*model, characters(), forward, task, {rows}, options, nullptr,
+                         [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
+  EXPECT_EQ(done, (std::vector<int64_t>{5, 10, 12}));
+  EXPECT_LE(graphs->arena().bytes() + 5 * length * shape.token_bytes(), most);
+}
+
+/// Returns the characters as tokens of a model in `folder`, with a chat template that writes "<so> " before an answer.
+tokenizer::Tokenizer characters_after_so(const fs::path& folder) {
+  write_file_atomic(folder / "tokenizer.json", tokenizer::train_tokenizer({}, {.vocab_size = 258}));
+  write_file_atomic(folder / "chat_template.jinja",
+                    "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{{ '<so> ' }}{% endif %}"
+                    "{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}");
+  write_file_atomic(folder / "tokenizer_config.json", "{}");
+  return tokenizer::Tokenizer::of_model(folder);
+}
+
+TEST(AnswerRows, AnOutputIsReadAfterWhatTheTemplateWritesBeforeAnAnswer) {
+  const testing::TemporaryFolder folder;
+  const auto tokenizer = characters_after_so(folder.path());
+  const std::vector<data::Row> rows{
+      {.instruction = "Who?", .input = "", .output = "me!", .answer = "me!", .references = {"me!"}}};
+  const auto output = [&](const std::string& text, int64_t tokens) {
+    auto task = choice_of({});
+    task.scoring = data::Scoring::kExact;
+    std::vector<Prediction> predictions;
+    testing::evaluate_task(*model_that_writes(text), tokenizer, {}, task, {rows},
+                           {.form = data::PromptTemplate::kChat, .max_new_tokens = tokens}, &predictions);
+    return predictions.at(0).output;
+  };
+  EXPECT_EQ(output("<so> me!", 8), "me!");
+  EXPECT_EQ(output("<so> me!", 5), "") << "it ends before the answer";
+  EXPECT_EQ(output("<s me!", 6), "<s me!");
+  EXPECT_EQ(output("me!", 3), "me!");
+}
+
+TEST(AnswerRows, AnOutputDoesNotEndWithinWhatTheTemplateWritesBeforeAnAnswer) {
+  const testing::TemporaryFolder folder;
+  const auto tokenizer = characters_after_so(folder.path());
+  const auto model = model_that_writes("<so> me!");
+  const std::vector<data::Row> rows{{.instruction = "Who?", .input = "", .output = "me", .answer = "me"}};
+  const EvaluationOptions options{.form = data::PromptTemplate::kChat, .max_new_tokens = 12};
+  std::vector<Prediction> whole;
+  const auto task = choice_of({"so", "me"});
+  EXPECT_EQ(testing::evaluate_task(*model, tokenizer, {}, task, {rows}, options, &whole).accuracy, 1);
+  EXPECT_EQ(testing::evaluate_task(*model, tokenizer, {}, task, {rows}, options).accuracy, 1);
 }
 
 /// A row whose first option is the answer.

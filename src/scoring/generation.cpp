@@ -88,20 +88,27 @@ std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
   return pieces;
 }
 
+constexpr int64_t kPlaceStep = 64;    // places have a multiple of so many tokens, so that few sizes occur
+constexpr int64_t kMostOfTokens = 2;  // they take at most so many times the memory of their tokens, before rounding
+
+/// Returns the tokens of a place for a sequence of `longest` tokens.
+int64_t place_capacity(int64_t longest) { return (longest + kPlaceStep - 1) / kPlaceStep * kPlaceStep; }
+
+/// Returns the number of places of sequences whose steps may be recorded.
+int64_t places_of(size_t sequences) { return static_cast<int64_t>(std::bit_ceil(sequences)); }
+
 /// Moves the sequences of a cache on a GPU to places with room for `room[b]` more tokens, unless that takes more than
-/// twice the memory of their tokens.
+/// kMostOfTokens times the memory of their tokens.
 /// \return whether they were moved
 bool move_to_places(nn::KvCache& cache, std::span<const int64_t> room, nn::PassGraphs* graphs) {
-  constexpr int64_t kStep = 64;  // so that few sizes of places occur
   // A pass has all sequences, because the places of others would be free for it.
   if (cache.shape().device.is_cpu() || room.empty() || std::ssize(room) > kPassTokens) return false;
   int64_t longest = 0, tokens = 0;
   const auto lengths = cache.lengths();
   for (size_t b = 0; b < room.size(); ++b)
     longest = std::max(longest, lengths[b] + room[b]), tokens += lengths[b] + room[b];
-  const int64_t capacity = (longest + kStep - 1) / kStep * kStep;
-  const auto places = static_cast<int64_t>(graphs ? std::bit_ceil(room.size()) : room.size());
-  if (places * longest > 2 * tokens) return false;
+  const int64_t capacity = place_capacity(longest), places = graphs ? places_of(room.size()) : std::ssize(room);
+  if (places * longest > kMostOfTokens * tokens) return false;
   nn::KvArena own;
   cache.move_to_places((graphs ? graphs->arena() : own).memory(cache.shape(), places, capacity), capacity);
   return true;
@@ -202,7 +209,9 @@ struct Sequences {
     std::vector<int64_t> room;
     for (const int64_t prompt : live)
       room.push_back(options.max_new_tokens - static_cast<int64_t>(outputs[static_cast<size_t>(prompt)].size()));
-    if (!move_to_places(run.cache, room, forward.graphs)) run.cache.open(room);
+    if (room.empty() || move_to_places(run.cache, room, forward.graphs)) return;
+    if (forward.graphs) forward.graphs->arena() = nn::KvArena();  // these sequences take its memory
+    run.cache.open(room);
   }
 
   void step(NextTokens& next) {
@@ -269,6 +278,22 @@ std::vector<TokenIds> beam_search(const models::CausalLm& model, const models::F
 }
 
 }  // namespace
+
+void PromptSizes::add(int64_t length) {
+  ++count;
+  tokens += length;
+  longest = std::max(longest, length);
+}
+
+int64_t cached_tokens(const PromptSizes& prompts, int64_t new_tokens, int64_t beams, c10::Device device) {
+  const int64_t all = prompts.tokens + prompts.count * beams * new_tokens;
+  if (!device.is_cuda()) return all;
+  if (beams > 1) return all + beams * (prompts.tokens + prompts.count * new_tokens);
+  const int64_t places = places_of(static_cast<size_t>(prompts.count));
+  // Sequences that are not moved take no more: their new tokens, and a copy of all tokens in each step.
+  return prompts.tokens +
+         std::min(places * place_capacity(prompts.longest + new_tokens), kMostOfTokens * all + places * kPlaceStep);
+}
 
 void check_prompts(const models::ModelSpec& spec, std::span<const TokenIds> prompts,
                    std::span<const int64_t> new_tokens, const PromptNames& names) {

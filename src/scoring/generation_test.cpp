@@ -45,6 +45,20 @@ TokenIds joined(TokenIds first, const TokenIds& second) {
   return first;
 }
 
+TEST(CachedTokens, OnAGpuAreThePromptsAndTheirPlaces) {
+  const auto tokens = [](const std::vector<int64_t>& lengths, int64_t beams, c10::Device device) {
+    PromptSizes sizes;
+    for (const int64_t length : lengths) sizes.add(length);
+    return cached_tokens(sizes, 4, beams, device);
+  };
+  EXPECT_EQ(tokens({60, 50, 60}, 1, c10::kCPU), 170 + 3 * 4);
+  EXPECT_EQ(tokens({60, 50, 60}, 1, c10::kCUDA), 170 + 4 * 64) << "four places of 64 tokens";
+  EXPECT_EQ(tokens({60, 50, 61}, 1, c10::kCUDA), 171 + 4 * 128);
+  EXPECT_EQ(tokens({1, 1, 1, 500}, 1, c10::kCUDA), 503 + 2 * (503 + 4 * 4) + 4 * 64) << "too unequal for places";
+  EXPECT_EQ(tokens({60, 50, 60}, 4, c10::kCPU), 170 + 3 * 4 * 4);
+  EXPECT_EQ(tokens({60, 50, 60}, 4, c10::kCUDA), 170 + 3 * 4 * 4 + 4 * (170 + 3 * 4)) << "and a copy of each beam";
+}
+
 TEST(Generate, GreedyEqualsAFullForwardPassPerToken) {
   const auto model = testing::random_model(3);
   for (const int64_t top_k : {1, 3, 5}) {

@@ -1,12 +1,13 @@
 #include "scoring/prepared_task.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "base/plain/error.h"
-#include "base/plain/log.h"
 #include "base/plain/text.h"
+#include "data/left_out_rows.h"
 #include "data/option_places.h"
 #include "data/text_metrics.h"
 
@@ -15,22 +16,18 @@ namespace {
 
 constexpr std::string_view kAnswerLead = "the correct answer is ";
 
-/// Logs a note once per process, because a task is prepared for several clients.
-void warn_once(const std::string& note) {
-  static std::set<std::string> logged;
-  if (!note.empty() && logged.insert(note).second) log::warning("[evaluate] ", note);
-}
+constexpr std::string_view kArea = "[evaluate] ";
 
-/// Counts different questions. Texts that ask nothing differ by what they say.
+/// Counts different questions.
 int64_t distinct_questions(std::span<const data::Row> rows) {
   std::set<std::vector<std::string_view>> questions;
-  for (const auto& row : rows) {
-    auto question = data::question_of(row);
-    if (std::all_of(question.begin(), question.end(), [](std::string_view part) { return part.empty(); }))
-      question.push_back(row.output);
-    questions.insert(std::move(question));
-  }
+  for (const auto& row : rows) questions.insert(data::comparable_question(row));
   return static_cast<int64_t>(questions.size());
+}
+
+/// Returns the text of the row's own answer.
+const std::string& own_answer(const data::Row& row) {
+  return row.turns.empty() ? row.output : row.turns.back().content;
 }
 
 /// Returns the text before the answer in a row's output, which is the same for all rows of a published task. For other
@@ -38,7 +35,7 @@ int64_t distinct_questions(std::span<const data::Row> rows) {
 /// one.
 std::string answer_lead(const data::Row& row) {
   if (row.options.empty()) return std::string(kAnswerLead);
-  const auto& text = row.turns.empty() ? row.output : row.turns.back().content;
+  const auto& text = own_answer(row);
   const auto place = data::first_option(row.options, text);
   return place ? text.substr(0, place->at) : std::string();
 }
@@ -53,10 +50,14 @@ std::vector<int64_t> answer_ids(const data::Prompts& prompts, const std::string&
   return prompts.tokenizer().encode(text, /*add_special_tokens=*/false);
 }
 
-/// Returns the first accepted answer of free text that says anything, for its likelihood.
+/// Returns the first accepted answer of free text that says anything, for its likelihood. The row's own answer keeps
+/// the blanks before it, with which it is trained.
 std::vector<std::string> first_reference(const data::Row& row) {
-  for (const auto& reference : row.references)
-    if (auto text = data::strip(reference); !text.empty()) return {std::move(text)};
+  for (const auto& reference : row.references) {
+    const auto text = data::strip(reference);
+    if (text.empty()) continue;
+    return {reference == own_answer(row) ? reference.substr(0, reference.find(text) + text.size()) : text};
+  }
   return {};
 }
 
@@ -90,18 +91,11 @@ std::string place_of(const data::Row& row, size_t index) {
   return row.origin.empty() ? concat("row ", index) : row.origin;
 }
 
-/// Returns the message without the kind "[data]" in front.
-std::string without_kind(const Error& error) {
-  const std::string_view text = error.what();
-  return std::string(text.substr(text.find("] ") + 2));
-}
-
 bool is_blank_text(std::string_view text) { return data::strip(text).empty(); }
 
 /// Returns why a row cannot be scored; empty if it can.
 std::string fault_of(const data::TaskInfo& task, const data::Row& row) {
-  if (task.scoring == data::Scoring::kNll)
-    return is_blank_text(row.turns.empty() ? row.output : row.turns.back().content) ? "has an empty answer" : "";
+  if (task.scoring == data::Scoring::kNll) return is_blank_text(own_answer(row)) ? "has an empty answer" : "";
   const bool asked = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
                                  [](const data::Turn& turn) { return !is_blank_text(turn.content); });
   if (!asked && is_blank_text(row.instruction) && is_blank_text(row.input)) return "asks nothing";
@@ -146,19 +140,38 @@ int64_t longest_answer(const PreparedRow& row) {
   return longest;
 }
 
-/// Adds the answers that are scored by log-likelihood. Free text has one answer, its first reference, or none if that
-/// is longer than what is generated: likelihoods then need no more positions and no larger cache than generation does.
-/// \param gap  what take_gap() took from the prompt
-void add_answers(const Asking& asking, const data::Row& row, const std::string& prompt, const std::string& gap,
-                 PreparedRow& prepared) {
-  const bool is_free = asking.task.free_text();
-  const auto lead = is_free ? std::string() : answer_lead(row);
-  for (auto& answer : is_free ? first_reference(row) : data::row_answers(asking.task, row)) {
-    auto ids = answer_ids(asking.prompts, prompt, prepared.prompt, concat(gap, lead, answer));
-    if (is_free && std::ssize(ids) > asking.options.max_new_tokens) return;
-    prepared.answers.push_back(std::move(answer));
+/// Returns the answers that are scored by log-likelihood: all allowed ones, or the first reference of free text.
+std::vector<std::string> scored_answers(const Asking& asking, const data::Row& row) {
+  if (!asking.options.likelihood) return {};
+  return asking.task.free_text() ? first_reference(row) : data::row_answers(asking.task, row);
+}
+
+/// Returns the texts as which the answers are scored.
+std::vector<std::string> scored_texts(const data::TaskInfo& task, const data::Row& row,
+                                      std::vector<std::string> answers) {
+  if (task.free_text()) return answers;
+  const auto lead = answer_lead(row);
+  for (auto& answer : answers) answer.insert(0, lead);
+  return answers;
+}
+
+/// Adds the answers that are scored by log-likelihood. Free text has none if its answer is longer than what is
+/// generated: likelihoods then need no more positions and no larger cache than generation does.
+/// \param gap  what take_gap() took from the prompt \param texts  what follows it, of each answer
+void add_answers(const Asking& asking, std::vector<std::string> answers, const std::string& prompt,
+                 const std::string& gap, std::span<const std::string> texts, PreparedRow& prepared) {
+  for (size_t i = 0; i < answers.size(); ++i) {
+    auto ids = answer_ids(asking.prompts, prompt, prepared.prompt, gap + texts[i]);
+    if (asking.task.free_text() && std::ssize(ids) > asking.options.max_new_tokens) return;
+    prepared.answers.push_back(std::move(answers[i]));
     prepared.answer_tokens.push_back(std::move(ids));
   }
+}
+
+/// Returns a text as it stands in an output: without special tokens.
+std::string as_output(const tokenizer::Tokenizer& tokenizer, const std::string& text) {
+  if (text.empty()) return {};
+  return tokenizer.decode(tokenizer.encode(text, /*add_special_tokens=*/false), /*skip_special_tokens=*/true);
 }
 
 /// Tokenises a row. \param most  the largest number of tokens of its prompt
@@ -168,10 +181,13 @@ PreparedRow prepared_within(const Asking& asking, const data::Row& row, int64_t 
   auto prompt = prompts.evaluation_prompt(fitted);
   PreparedRow prepared{.prompt = prompts.encode(prompt), .is_context_cut = fitted.input.size() < row.input.size()};
   check_length(prepared.prompt, most);
+  auto answers = scored_answers(asking, fitted);
+  const auto written = prompts.written_answers(fitted, prompt, scored_texts(task, fitted, answers));
+  prepared.before_answer = as_output(prompts.tokenizer(), written.before);
   const auto gap = take_gap(prompt, options.form);
   if (!gap.empty()) prepared.prompt = prompts.encode(prompt);
   EK_CHECK(!prepared.prompt.empty(), kData, "the prompt has no tokens");
-  if (options.likelihood) add_answers(asking, row, prompt, gap, prepared);
+  add_answers(asking, std::move(answers), prompt, gap, written.texts, prepared);
   return prepared;
 }
 
@@ -211,7 +227,7 @@ PreparedTask::PreparedTask(data::TaskInfo task, data::TaskRows set, const tokeni
     : task_(std::move(task)), options_(options) {
   EK_CHECK(!set.rows.empty(), kData, "task ", task_.name, " has no rows to evaluate");
   check_test_rows(task_, set.rows);
-  warn_once(set.note);
+  data::warn_once(kArea, set.note);
   if (task_.scoring == data::Scoring::kNll)
     add_examples(set.rows, tokenizer, model);
   else
@@ -226,35 +242,34 @@ void PreparedTask::add_prompts(std::vector<data::Row>& rows, const tokenizer::To
   const data::Prompts prompts(tokenizer, options_.form);
   stops_ = prompts.stops();
   const size_t count = rows.size();
-  std::string first_fault;
+  data::LeftOutRows left_out;
   size_t kept = 0;
   for (size_t i = 0; i < count; ++i) try {
       add_row(prepared_row({task_, options_, prompts}, rows[i], positions));
       numbers_.push_back(static_cast<int64_t>(i));
       std::swap(rows[kept++], rows[i]);
     } catch (const Error& error) {
-      const auto located = error.with_context(concat("task ", task_.name, ": ", place_of(rows[i], i)));
-      if (rows[i].is_required || error.kind() != kData) throw located;
-      if (first_fault.empty()) first_fault = without_kind(located);
+      left_out.add(error.with_context(concat("task ", task_.name, ": ", place_of(rows[i], i))), rows[i].is_required);
     }
-  EK_CHECK(kept > 0, kData, "none of the ", count, " rows can be asked; the first: ", first_fault);
+  EK_CHECK(kept > 0, kData, "none of the ", count, " rows can be asked; the first: ", left_out.first_fault());
   rows.resize(kept);
-  left_out_ = static_cast<int64_t>(count - kept);
-  if (left_out_ == 0) return;
-  note_ = concat(left_out_, " of ", count, " rows cannot be asked and are left out; the first: ", first_fault);
-  warn_once(note_);
+  left_out_ = left_out.count();
+  note_ = left_out.note(static_cast<int64_t>(count), "cannot be asked");
+  data::warn_once(kArea, note_);
 }
 
 void PreparedTask::add_row(PreparedRow row) {
   is_context_cut_.push_back(row.is_context_cut);
   prompts_.add(row.prompt);
+  before_answers_.push_back(std::move(row.before_answer));
   if (!options_.likelihood) return;
   first_answer_.push_back(answer_tokens_.size());
   for (const auto& ids : row.answer_tokens) answer_tokens_.add(ids);
   answers_.push_back(std::move(row.answers));
 }
 
-void PreparedTask::add_examples(std::span<const data::Row> rows, const tokenizer::Tokenizer& tokenizer,
+/// Removes the rows that are left out.
+void PreparedTask::add_examples(std::vector<data::Row>& rows, const tokenizer::Tokenizer& tokenizer,
                                 const models::ModelSpec& model) {
   const int64_t most = model.max_positions;
   examples_ = data::tokenize_rows(rows, tokenizer,
@@ -262,7 +277,21 @@ void PreparedTask::add_examples(std::span<const data::Row> rows, const tokenizer
                                    .cutoff = options_.cutoff > 0 ? std::min(options_.cutoff, most) : most,
                                    .eos = model.end_of_text});
   EK_CHECK(!examples_.examples.empty(), kData, "task ", task_.name,
-           ": no row keeps anything of its answer when it is cut");
+           examples_.note.empty() ? ": no row keeps anything of its answer when it is cut" : ": " + examples_.note);
+  note_ = examples_.note;
+  left_out_ = std::ssize(examples_.left_out);
+  keep_tokenised(rows);
+}
+
+/// Removes the rows that could not be tokenised, and numbers the others anew in examples_.
+void PreparedTask::keep_tokenised(std::vector<data::Row>& rows) {
+  std::vector<int64_t> all(rows.size());
+  std::iota(all.begin(), all.end(), 0);
+  std::set_difference(all.begin(), all.end(), examples_.left_out.begin(), examples_.left_out.end(),
+                      std::back_inserter(numbers_));
+  for (size_t i = 0; i < numbers_.size(); ++i) std::swap(rows[i], rows[static_cast<size_t>(numbers_[i])]);
+  rows.resize(numbers_.size());
+  for (auto& row : examples_.rows) row = std::lower_bound(numbers_.begin(), numbers_.end(), row) - numbers_.begin();
 }
 
 bool PreparedTask::is_context_cut(size_t row) const {
@@ -271,8 +300,13 @@ bool PreparedTask::is_context_cut(size_t row) const {
 }
 
 int64_t PreparedTask::number(size_t row) const {
-  EK_CHECK(row < numbers_.size(), kInternal, "task ", task_.name, " has no prompt of row ", row);
+  EK_CHECK(row < numbers_.size(), kInternal, "task ", task_.name, " has no row ", row);
   return numbers_[row];
+}
+
+const std::string& PreparedTask::before_answer(size_t row) const {
+  EK_CHECK(row < before_answers_.size(), kInternal, "task ", task_.name, " has no prompt of row ", row);
+  return before_answers_[row];
 }
 
 const std::vector<std::string>& PreparedTask::answers(size_t row) const {
@@ -293,7 +327,7 @@ bool PreparedTask::fits(const EvaluationOptions& options) const {
 
 size_t PreparedTask::bytes() const {
   size_t bytes = sizeof *this + prompts_.bytes() + answer_tokens_.bytes() + rows_.size() * sizeof(data::Row) +
-                 first_answer_.size() * sizeof(size_t) + numbers_.size() * sizeof(int64_t);
+                 first_answer_.size() * sizeof(size_t) + numbers_.size() * sizeof(int64_t) + bytes_of(before_answers_);
   for (const auto& row : rows_)
     bytes += row.instruction.capacity() + row.answer.capacity() + bytes_of(row.options) + bytes_of(row.references);
   for (const auto& answers : answers_) bytes += sizeof answers + bytes_of(answers);

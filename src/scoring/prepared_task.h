@@ -42,6 +42,7 @@ class TokenLists {
 struct PreparedRow {
   std::vector<int64_t> prompt{};
   bool is_context_cut = false;                        ///< whether the end of the row's context was cut off
+  std::string before_answer{};                        ///< PreparedTask::before_answer()
   std::vector<std::string> answers{};                 ///< the answers that are scored by log-likelihood
   std::vector<std::vector<int64_t>> answer_tokens{};  ///< the tokens of each answer, which follow the prompt
 };
@@ -49,8 +50,8 @@ struct PreparedRow {
 /// A task with its test rows, ready for evaluate_task(). Immutable and thread-safe.
 class PreparedTask {
  public:
-  /// Checks and tokenises the rows. `set.note` is logged once per process. A row whose prompt cannot be made is left
-  /// out if it is not required (Row::is_required).
+  /// Checks and tokenises the rows. `set.note` is logged once per process. A row whose prompt cannot be made, or that
+  /// cannot be tokenised, is left out if it is not required (Row::is_required).
   /// \param model  only its number of positions and its end-of-text token are used
   /// \throws kData naming task and row (file and line, or its index): as check_test_rows(), and for a prompt that is
   /// empty or so long that `max_new_tokens` or the row's longest answer do not fit into the model's positions after it;
@@ -72,13 +73,17 @@ class PreparedTask {
   /// Returns about how much memory the object holds, in bytes.
   size_t bytes() const;
 
-  /// Returns the tokens of the row's prompt. All functions with the parameter `row` throw kInternal for a row that does
-  /// not exist, and for every row with Scoring::kNll, which has no prompts.
-  std::vector<int64_t> prompt(size_t row) const { return prompts_.at(row); }
   /// Returns the row's index among the rows that the constructor was given. It counts rows that were left out.
+  /// \throws kInternal for a row that does not exist
   int64_t number(size_t row) const;
+  /// Returns the tokens of the row's prompt. This and the following functions with the parameter `row` throw kInternal
+  /// for a row that does not exist, and for every row with Scoring::kNll, which has no prompts.
+  std::vector<int64_t> prompt(size_t row) const { return prompts_.at(row); }
   /// Returns true if the end of the row's context was cut off.
   bool is_context_cut(size_t row) const;
+  /// Returns what the chat template writes between prompt and answer, without special tokens; usually empty. A model
+  /// that was trained with this template begins its output with it.
+  const std::string& before_answer(size_t row) const;
   /// Returns true if answers are scored by log-likelihood: EvaluationOptions::likelihood was set, and the scoring is
   /// not kNll.
   bool weighs_answers() const { return !answers_.empty(); }
@@ -86,8 +91,9 @@ class PreparedTask {
   /// it is the first reference that is not blank, or none if this reference has more than max_new_tokens tokens.
   /// \throws kInternal without weighs_answers()
   const std::vector<std::string>& answers(size_t row) const;
-  /// Returns the tokens that follow the prompt, for each of answers(row). For a choice they begin with the text before
-  /// the first option in the row's output, or with "the correct answer is " if the row has no options of its own.
+  /// Returns the tokens that follow the prompt, for each of answers(row), as training has them
+  /// (data::Prompts::written_answers()). A choice stands after the text before the first option in the row's output, or
+  /// after "the correct answer is " if the row has no options of its own.
   /// \throws kInternal without weighs_answers()
   std::vector<std::vector<int64_t>> answer_tokens(size_t row) const;
   /// Returns the token ids that end an answer in addition to the model's eos (Prompts::stops()). Empty for kNll.
@@ -99,8 +105,9 @@ class PreparedTask {
  private:
   void add_prompts(std::vector<data::Row>& rows, const tokenizer::Tokenizer& tokenizer, int64_t positions);
   void add_row(PreparedRow row);
-  void add_examples(std::span<const data::Row> rows, const tokenizer::Tokenizer& tokenizer,
+  void add_examples(std::vector<data::Row>& rows, const tokenizer::Tokenizer& tokenizer,
                     const models::ModelSpec& model);
+  void keep_tokenised(std::vector<data::Row>& rows);
 
   data::TaskInfo task_;
   EvaluationOptions options_;
@@ -111,6 +118,7 @@ class PreparedTask {
   TokenLists prompts_, answer_tokens_;
   std::vector<int64_t> numbers_;  // index of each row among those that were given
   std::vector<bool> is_context_cut_;
+  std::vector<std::string> before_answers_;
   std::vector<std::vector<std::string>> answers_;
   std::vector<size_t> first_answer_;  // of each row, in answer_tokens_
   std::vector<int64_t> stops_;

@@ -114,6 +114,24 @@ TEST(RecordedGenerationTestDevice, TheTextsAreThoseOfOperatorsAlone) {
   EXPECT_EQ(graphs->counts().recorded, 2);
 }
 
+TEST(RecordedGenerationTestDevice, ThePlacesTakeWhatIsCountedForThem) {
+  NEEDS_A_GPU();
+  const Generator of("olmoe");
+  const auto graphs = new_graphs();
+  const GenerationOptions options{.max_new_tokens = 6, .eos = TokenIds{}};
+  const int64_t token = kv_shape(*of.model, nn::KvType::kExact, of.forward.compute).token_bytes();
+  const auto bytes_after = [&](const std::vector<TokenIds>& texts) {
+    PromptSizes sizes;
+    for (const auto& text : texts) sizes.add(std::ssize(text));
+    generate(*of.model, of.with(graphs.get()), texts, options);
+    const int64_t bytes = graphs->arena().bytes();
+    EXPECT_LE(sizes.tokens * token + bytes, cached_tokens(sizes, options.max_new_tokens, 1, test_device()) * token);
+    return bytes;
+  };
+  EXPECT_EQ(bytes_after({{5, 9, 3}, {4, 4}, {1, 3, 3}}), 4 * 64 * token);
+  EXPECT_EQ(bytes_after({TokenIds(25, 7), {2}, {3}, {4}, {5}}), 0) << "unequal sequences stay where they are";
+}
+
 TEST(RecordedGenerationTestDevice, OtherFactorsAreNoReplayOfTheFirst) {
   NEEDS_A_GPU();
   const at::NoGradGuard no_grad;

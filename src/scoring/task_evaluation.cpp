@@ -123,18 +123,21 @@ using Clock = std::chrono::steady_clock;
 /// Computes the likelihoods of rows [first, first + count) among the rows whose answer was not truncated, as
 /// predictions.
 AnsweredBatch likelihoods_of(const models::CausalLm& model, const models::ForwardOptions& forward,
-                             const std::string& task, const data::TokenizedRows& whole, size_t first) {
-  const auto rest = std::span(whole.examples).subspan(first);
+                             const PreparedTask& task, size_t first) {
+  const auto rest = std::span(task.examples().examples).subspan(first);
   const auto together = rest.first(rows_together(rest));
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < together.size(); ++i)
+    numbers.push_back(task.number(static_cast<size_t>(task.examples().rows[first + i])));
   AnsweredBatch batch{.key = {}, .answers = {}};
   try {
-    for (const auto& answer : answer_likelihoods(model, forward, together, std::span(whole.rows).subspan(first))) {
+    for (const auto& answer : answer_likelihoods(model, forward, together, numbers)) {
       auto& one = batch.answers.emplace_back();
       one.nll = -answer.logprob;
       one.answer_tokens = answer.tokens;
     }
   } catch (const Error& error) {
-    throw error.with_context(concat("task ", task));
+    throw error.with_context(concat("task ", task.task().name));
   }
   return batch;
 }
@@ -148,9 +151,8 @@ void weigh_answers(const EvaluatedModel& evaluated, const PreparedTask& task, co
   const auto forward = evaluated.model.prepared(evaluated.forward);
   double nll = 0;
   for (size_t first = 0; first < weighed.size();) {
-    auto batch = get_or_compute(options.journal, options.journal_key, first, [&] {
-      return likelihoods_of(evaluated.model, forward, task.task().name, whole, first);
-    });
+    auto batch = get_or_compute(options.journal, options.journal_key, first,
+                                [&] { return likelihoods_of(evaluated.model, forward, task, first); });
     score.seconds += batch.seconds;
     for (const size_t end = first + hand_over(batch, std::span(weighed).subspan(first)); first < end; ++first) {
       nll += weighed[first].nll;

@@ -228,10 +228,12 @@ struct ItemScores {
 
 /// Answer of a model to one row, and its scores.
 struct Prediction {
-  std::string output;     ///< generated text before the next "### Response:" (free text: the next "### "), stripped
-  std::string extracted;  ///< answer found in the output; empty: none found
-  std::string gold;       ///< correct answer of the row
-  std::string ranked;     ///< likeliest allowed answer; empty when ranking is off
+  /// Generated text before the next "### Response:" (free text: the next "### "), stripped, and without what the chat
+  /// template writes before an answer.
+  std::string output;
+  std::string extracted;                     ///< answer found in the output; empty: none found
+  std::string gold;                          ///< correct answer of the row
+  std::string ranked;                        ///< likeliest allowed answer; empty when ranking is off
   std::vector<std::string> references = {};  ///< accepted answers of free text
   double exact_match = 0, f1 = 0;            ///< free text: best value over references
   std::optional<double> bert_score = {};

@@ -37,6 +37,7 @@ std::string places(Place from, Place to) {
 
 NodeRound::NodeRound(RoundContext context, const NodeRules& rules, const SummedRounds& summed)
     : attempt_{.context = std::move(context)},
+      min_peers_(rules.min_peers),
       digest_(secure::digest_of(attempt_.context)),
       place_(check_context(attempt_.context, rules)) {
   check_not_summed(attempt_.context, digest_, summed);
@@ -47,6 +48,7 @@ NodeRound::NodeRound(RoundContext context, const NodeRules& rules, const SummedR
 
 NodeRound::NodeRound(NodeAttempt attempt, const NodeRules& rules)
     : attempt_(std::move(attempt)),
+      min_peers_(rules.min_peers),
       digest_(secure::digest_of(attempt_.context)),
       place_(check_context(attempt_.context, rules)) {}
 
@@ -167,6 +169,8 @@ void NodeRound::check_survivors(const Survivors& survivors) const {
            "the server leaves this node out of the set that it is asked to unmask");
   EK_CHECK(count_of(survivors) >= context.threshold, kData, "the server asks for the sum of ", count_of(survivors),
            " members, the threshold is ", context.threshold);
+  EK_CHECK(count_of(survivors) >= min_peers_, kData, "the server asks for the sum of ", count_of(survivors),
+           " members, this node helps with ", min_peers_, " or more");
   check_shares(context, survivors);
 }
 

@@ -4,7 +4,8 @@
 /// The rules: the node agreed to the terms (check_context()). One set of keys, one upload and one set of survivors per
 /// attempt. One sum per round: after it helped to unmask a round, it helps with no other set and no other attempt of
 /// that round. It never gives both shares of one member. It gives shares only for a set of survivors that it is in, in
-/// which no member has nearly all the weight, and that at least `threshold` members are in and at least as many signed.
+/// which no member has nearly all the weight, that at least `threshold` and NodeRules::min_peers members are in, and
+/// that at least `threshold` signed.
 #pragma once
 
 #include <map>
@@ -83,6 +84,7 @@ class NodeRound {
   std::map<Place, Bytes32> publics() const;
 
   NodeAttempt attempt_;
+  int64_t min_peers_;
   Bytes32 digest_;
   Place place_;
 };

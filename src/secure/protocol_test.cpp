@@ -317,6 +317,24 @@ TEST(AttackTest, ASetBelowTheThresholdOrOfAnotherSizeIsNotSigned) {
   expect_refusal([&] { round.nodes.at(0).sign({true, true, true}, signer_of(4)); }, "a set of 3 places");
 }
 
+TEST(AttackTest, ASetOfFewerMembersThanTheOwnerOfANodeAsksForIsNotSigned) {
+  MaskedRound round({4, 7, 9, 12, 20}, 3);
+  auto rules = rules_of(4);
+  rules.min_peers = 5;
+  round.nodes.erase(0);
+  round.nodes.emplace(0, NodeRound(round.context, rules, round.summed[0]));
+  round.train({4});
+  expect_refusal([&] { round.sign(0); }, "the sum of 4 members, this node helps with 5 or more");
+  NodeRound again(round.nodes.at(0).attempt(), rules);
+  expect_refusal([&] { again.sign(round.server.close(), signer_of(4)); }, "this node helps with 5 or more");
+  for (const Place place : {1, 2, 3}) round.sign(place);
+  expect_refusal([&] { again.unmask(round.server.unmask_request(), verified, round.summed[0]); },
+                 "this node helps with 5 or more");
+  rules.min_peers = 4;
+  NodeRound content(round.nodes.at(0).attempt(), rules);
+  round.server.take_signature(0, content.sign(round.server.close(), signer_of(4)), verified);
+}
+
 TEST(AttackTest, ANodeThatIsLeftOutDoesNotHelp) {
   MaskedRound round({4, 7, 9, 12, 20}, 3);
   round.train();

@@ -57,10 +57,11 @@ ExpertGradientSums expert_gradients(const models::CausalLm& model, models::Forwa
   const auto adapters = with_loss_gradients(model, forward, rows, static_cast<int64_t>(rows.size()));
   ExpertGradientSums layers;
   for (const auto& [name, site] : sites) {
-    if (site.experts == 0) continue;
-    add_factors(trained(adapters.at(name), trainable), targets_of(rows), layers[site.moe_layer]);
+    const auto own = adapters.find(name);
+    if (site.experts == 0 || own == adapters.end()) continue;
+    add_factors(trained(own->second, trainable), targets_of(rows), layers[site.moe_layer]);
   }
-  EK_CHECK(!layers.empty(), kConfig, "lora.targets holds no linear of the experts: no gradient of an expert");
+  EK_CHECK(!layers.empty(), kConfig, "no linear of the experts has an adapter: no gradient of an expert");
   for (auto& [name, layer] : layers) {
     layer.counts_E = routing.at(name).counts.cpu();
     layer.tokens = routing.at(name).tokens;

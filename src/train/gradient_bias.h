@@ -35,9 +35,9 @@ using ExpertGradientSums = std::map<std::string, LayerGradients>;
 
 /// Computes the gradient of the mean loss of one batch of rows, times the number of its targets.
 /// \param forward  the adapters and router options of the pass
-/// \param sites    the sites of the run; those with experts are read
+/// \param sites    the sites of the run; those with experts and an adapter are read
 /// \param trainable  the factors that the method trains; other factors are left out
-/// \throws kConfig when no row has a target, no site has experts, or `forward` has no adapters
+/// \throws kConfig when no row has a target, no expert has an adapter, or `forward` has no adapters
 ExpertGradientSums expert_gradients(const models::CausalLm& model, models::ForwardOptions forward,
                                     std::span<const data::Example> rows, const lora::Sites& sites,
                                     methods::Trainable trainable = methods::Trainable::kAB);

@@ -66,7 +66,7 @@ MODEL_CONFIG = DAMAGES + [
     ("biases that are not there", changed(attention_bias=True), ["q_proj.bias", "missing"]),
     ("a key of no RoPE in its block", changed(rope_parameters={"rope_thetta": 5.0}), ["rope_parameters.rope_thetta", "rope_theta"]),
     ("two blocks that differ", changed(rope_parameters={"rope_theta": 5.0}, rope_scaling={"type": "default"}), ["rope_scaling", "rope_parameters"]),
-    ("dropout", changed(attention_dropout=0.1), ["attention_dropout", "0.1"]),
+    ("dropout", changed(attention_dropout=0.1), ["attention_dropout", "0.1", "no dropout", "0.0 in a copy of config.json"]),
     ("tied text", changed(tie_word_embeddings="no"), ["tie_word_embeddings", '"no"']),
     ("clip_qkv text", changed(clip_qkv="x"), ["clip_qkv", '"x"']),
     ("rms_norm_eps text", changed(rms_norm_eps="x"), ["rms_norm_eps", '"x"']),

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from hostile import refused
+from hostile import content, refused
 from tiny import CONFIG, PROGRAM, lines, settings, succeed, without_seconds
 
 ADAPTER = "adapter/adapter_model.safetensors"
@@ -157,6 +157,20 @@ def test_a_damaged_account_is_refused(secret, tmp_path, damage, says):
     shutil.copytree(secret[0], tmp_path / "run")
     damage(tmp_path / "run/privacy")
     refused("train", CONFIG, "--out", tmp_path / "run", "--resume", "--set", "train.rounds=4", says=["[checkpoint]", *says])
+
+
+@pytest.mark.parametrize("damage", [shutil.rmtree, lambda folder: (folder / "privacy.key").unlink()], ids=["no account", "no key"])
+def test_nothing_is_removed_from_a_run_whose_account_is_damaged(secret, tmp_path, damage):
+    out = tmp_path / "run"
+    shutil.copytree(secret[0], out)
+    damage(out / "privacy")
+
+    def kept():
+        return {path: found for path, found in content(out).items() if path.name != ".lock"}
+
+    before = kept()
+    refused("train", CONFIG, "--out", out, "--resume", "--from-round", 2, "--set", "train.rounds=4", says=["[checkpoint]", "is missing"])
+    assert kept() == before
 
 
 def test_an_account_that_is_older_than_the_run_is_refused(secret, tmp_path):

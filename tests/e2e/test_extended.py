@@ -86,6 +86,21 @@ def test_runs_with_a_rate_schedule_over_all_rounds_cannot_be_extended(tiny_model
     expect_same(out, reference)
 
 
+@pytest.mark.parametrize("unit", ["example", "client"])
+def test_runs_whose_noise_follows_from_their_budget_cannot_be_extended(tiny_model, tmp_path, unit):
+    """Rounds that are done had the noise of fewer rounds."""
+    told = {"privacy__unit": f'"{unit}"', "privacy__delta": 1e-4, "privacy__clip": 0.5, "clients__participation": 1.0}
+    by_budget, given = tmp_path / "by-budget", tmp_path / "given"
+    succeed("train", CONFIG, "--out", by_budget, *arguments(tiny_model, 1, privacy__epsilon=8.0, **told))
+    before = (by_budget / "manifest.json").read_bytes()
+    one_line(evenkeel("train", CONFIG, "--out", by_budget, "--resume", "--set", "train.rounds=3"), "train.rounds is 3, in the run 1",
+             "allowed: with privacy.noise_multiplier given")
+    assert (by_budget / "manifest.json").read_bytes() == before
+    succeed("train", CONFIG, "--out", given, *arguments(tiny_model, 1, privacy__noise_multiplier=1.0, **told))
+    succeed("train", CONFIG, "--out", given, "--resume", "--set", "train.rounds=2")
+    assert len(lines(given / "rounds.jsonl")) == 2
+
+
 def test_rate_schedules_over_rounds_are_recorded_and_resumed(tiny_model, tmp_path):
     told = {"train__schedule__kind": "linear", "train__schedule__final_ratio": 0.5, "train__optimizer__lr": "4e-3"}
     out, again = tmp_path / "out", tmp_path / "again"

@@ -3,6 +3,7 @@ it.
 """
 import datetime
 import json
+import re
 import shutil
 
 import pytest
@@ -95,6 +96,26 @@ def test_an_invalid_template_ends_a_command_at_once(folder, source, says):
         done = evenkeel(*command, cwd=folder)
         assert done.returncode == 1 and done.stderr.count("\n") <= 3 and all(word in done.stderr for word in says), done.stderr
     assert not (folder / "none").exists()
+
+
+def test_rows_that_the_template_refuses_are_skipped_and_counted_if_configured(folder):
+    (folder / "own.jinja").write_text("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + TEMPLATE)
+    turns = [{"role": role, "content": "x"} for role in ("system", "user", "assistant")]
+    with open(folder / "rows.jsonl", "a") as rows:
+        rows.write(json.dumps({"messages": turns}) + "\n")
+    asked = ["train", "run.toml", "--set", 'data.files.score="nll"']
+    refused(*asked, "--out", "strict", says=["rows.jsonl:7", "no system"], cwd=folder)
+    done = succeed(*asked, "--out", "run", "--set", "data.files.strict=false", cwd=folder)
+    for name in ("rows", "link"):  # training and test
+        assert re.search(rf"1 of 7 rows cannot be tokenised and are left out; the first: \S+{name}.jsonl:7: .*no system", done.stderr), done.stderr
+    assert len(sum(json.loads((folder / "run/partition.json").read_text())["clients"], [])) == 6
+    assert [one["rows"] for one in lines(folder / "run/evaluations.jsonl")] == [6]
+    shown = succeed("tokenize", "--config", "run.toml", "--set", "data.files.strict=false", "--json", cwd=folder).stdout
+    assert [json.loads(line)["left_out"] for line in shown.splitlines()] == [False] * 6 + [True]
+    alone = evenkeel("evaluate", "--model", "builtin:tiny-olmoe", "--tasks", "files", "--data", "rows.jsonl", "--score", "nll", "--json",
+                     "--template", "chat", "--chat-template", "own.jinja", cwd=folder)
+    assert alone.returncode == 1 and json.loads(alone.stdout)["rows"] == 6
+    assert "1 of 7 rows cannot be tokenised and are left out" in alone.stderr.splitlines()[-1]
 
 
 def test_the_remedies_in_error_messages_work(folder):

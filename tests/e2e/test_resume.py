@@ -246,3 +246,19 @@ def test_a_damaged_checkpoint_is_reported_in_one_line(undisturbed, tiny_model, t
     state = out / "checkpoint/round-1/state.safetensors"
     state.write_bytes(state.read_bytes()[:-10])
     one_line(evenkeel("train", CONFIG, "--out", out, "--resume"), "state.safetensors")
+
+
+def test_a_run_without_an_update_of_a_site_is_resumed_evaluated_and_exported(model, tmp_path):
+    """With one expert per token, whose gate weight is always one, routers have no gradient, and FLoRIST sends nothing of them."""
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "num_experts_per_tok": 1, "norm_topk_prob": True}))
+    words = settings(model__path=model, method__name="florist", train__local_epochs="0.2", evaluate__budgets="[1.0]", evaluate__limit=1)
+    out, reference = tmp_path / "out", tmp_path / "reference"
+    succeed("train", CONFIG, "--out", reference, *words, "--set", "train.rounds=2")
+    succeed("train", CONFIG, "--out", out, *words, "--set", "train.rounds=1")
+    succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=2")
+    assert (out / ADAPTER).read_bytes() == (reference / ADAPTER).read_bytes()
+    succeed("evaluate", "--run", out, "--limit", 1)
+    succeed("generate", "--run", out, "--prompt", "a", "--max-new-tokens", 2)
+    for form in ("peft", "merged", "gguf"):
+        succeed("export", "--run", out, "--format", form, "--out", tmp_path / form)

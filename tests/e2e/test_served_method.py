@@ -119,3 +119,52 @@ def test_a_node_whose_python_process_was_killed_is_lost_for_one_round_alone(tiny
     _, said, rounds = served(tmp_path, tiny_model, DIES.format(mark=str(tmp_path / "mark")), "Dies", train__rounds=3, clients__deadline=20)
     assert sum("was killed by signal 9" in text for text in said) == 1, said
     assert [len(line.get("lost", [])) for line in rounds] == [1, 0, 0]
+
+
+TOGETHER = """import evenkeel_moe as ek
+import numpy as np
+
+
+class Together(ek.Method):
+    base = "ub-smoe"
+    changes_base = True
+    metrics = {"mine": (0, 10)}
+
+    def edit_gradients(self, step):
+        super().edit_gradients(step)
+        step.add_metric("mine", 1.0)
+
+    def upload(self, download, setup, counts, view):
+        sent = super().upload(download, setup, counts, view)
+        sent.extras["model.norms"] = np.array([np.linalg.norm(one.a) for one in setup.adapters.values()], "f4")
+        sent.extras["model.known"] = np.array(float("number" in view.memory), "f4")
+        if view.round == 0:
+            view.memory["number"] = np.ones(1)
+        else:
+            view.memory.clear()
+        return sent
+
+    def aggregate(self, server, state, round, uploads):
+        new = super().aggregate(server, state, round, uploads)
+        if round.round == 0:
+            new.base_delta = {site: ek.Factors(one.a.copy(), one.b * np.float32(one.scaling)) for site, one in new.adapters.items()}
+            for one in new.adapters.values():
+                one.b = np.zeros_like(one.b)
+        new.memory["known"] = uploads.mean_extra("model.known")
+        return new
+
+    def diagnostics(self, state):
+        return {**super().diagnostics(state), "known": state.memory["known"]}
+"""
+
+
+def test_nodes_take_a_change_of_the_base_more_metrics_extras_of_all_sites_and_a_cleared_memory(tiny_model, tmp_path):  # noqa: F811
+    said, _, rounds = served(tmp_path, tiny_model, TOGETHER, "Together", train__rounds=3)
+    assert all("lost" not in line for line in rounds), said
+    assert [line["diagnostics"]["known"] for line in rounds] == [0, 1, 0]
+    assert all(client["metrics"].keys() >= {"mine", "idle_share"} for line in rounds for client in line["clients"])
+    assert ["base_delta" in line["bytes_down_parts"] for line in rounds] == [False, True, False]
+    done = started("train", "configs/tiny/train.toml", *run_settings(tiny_model, "together", **FEW, train__rounds=3), "--method",
+                   f"{tmp_path / 'own.py'}:Together", "--out", tmp_path / "local", "--quiet")
+    assert done.returncode == 0, done.stderr
+    same_run(tmp_path / "local", tmp_path / "run")

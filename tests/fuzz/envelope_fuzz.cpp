@@ -65,6 +65,7 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto payload = input.substr(std::min(end + 1, input.size()));
   flower::IncomingEnvelope incoming("the input", [](const flower::Envelope&, int64_t bytes) {
     EK_CHECK(bytes < (1 << 20), kData, "an envelope of ", bytes, " bytes");
+    return true;
   });
   const auto content = content_of(input.substr(0, end), payload);
   const auto places = incoming.allocator()(content);

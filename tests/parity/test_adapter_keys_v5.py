@@ -113,6 +113,16 @@ def test_keys_without_effect_do_not_change_logits(made, tmp_path):
     assert logits_of(changed, texts)[0].equal(logits_of(same, texts)[0])
 
 
+@pytest.mark.parametrize("key", ["fan_in_fan_out", "use_dora", "use_qalora", "use_rslora", "lora_bias", "ensure_weight_tying", "inference_mode",
+                                 "init_lora_weights"])
+def test_a_flag_of_null_is_false_as_in_peft(key, made, tmp_path):
+    folder = adapter(tmp_path / "a", made, {key: None})
+    texts, expected = texts_with_logits(PeftModel.from_pretrained(load_float32(made / "model"), folder).eval(), (1, 30, 9), seed=53)
+    done = score(made, folder, texts)
+    assert done.returncode == 0, done.stderr
+    assert_logits_close(logits_of(folder, texts), expected, tolerance=3e-4)
+
+
 PARTS = {
     "half of the layers": (lambda name: ".layers.0." in name, "layers.1"),
     "one module of one layer": (lambda name: "layers.1.self_attn.o_proj" not in name, "layers.1.self_attn.o_proj"),

@@ -252,6 +252,18 @@ def test_a_flag_and_a_setting_that_choose_two_methods_are_refused(config, tmp_pa
     assert same.returncode == 0, same.stderr
 
 
+def test_a_study_does_not_go_on_with_another_source(config, tmp_path):
+    file, own, out = study_of(config, tmp_path), tmp_path / "own.py", tmp_path / "out"
+    own.write_text(MOMENTUM.read_text())
+    command = "study", file, "--out", out, "--method", f"{own}:ServerMomentum"
+    done = started(*command, "--only", "server-momentum:1")
+    assert done.returncode == 0, done.stderr
+    own.write_text(own.read_text() + "\n# another source\n")
+    state = (out / "study.json").read_bytes()
+    one_line(started(*command, "--resume"), f"server-momentum:1: {own} is not the source of method server-momentum", "put the file back")
+    assert (out / "study.json").read_bytes() == state and not (out / "fedit/seed-1").exists()
+
+
 def test_keys_of_a_method_may_stand_in_the_config_of_another(config, tmp_path):
     """As in a study, whose arms share a base config."""
     ek.Study(study_of(config, tmp_path, "method.server-momentum.momentum=0.5"), out=tmp_path / "out", methods=[ServerMomentum]).run()

@@ -56,7 +56,7 @@ std::vector<std::vector<size_t>> groups_of(std::span<const Row> rows) {
   std::vector<std::vector<size_t>> groups;
   std::map<std::vector<std::string_view>, size_t> known;
   for (size_t i = 0; i < rows.size(); ++i) {
-    const auto [at, is_new] = known.try_emplace(question_of(rows[i]), groups.size());
+    const auto [at, is_new] = known.try_emplace(comparable_question(rows[i]), groups.size());
     if (is_new) groups.emplace_back();
     groups[at->second].push_back(i);
   }

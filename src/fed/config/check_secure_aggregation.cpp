@@ -9,8 +9,8 @@ void ExperimentConfig::check_secure_aggregation(const config::Table& table) cons
   const auto& secure = secure_aggregation;
   const auto of_secure = table.table("secure_aggregation");
   const bool adds_noise = secure.hides_uploads() && privacy.protects_clients();
-  of_secure.check(adds_noise || secure.colluders == 0, "colluders", secure.colluders,
-                  "0, except with mode sums or masks and privacy.unit client");
+  of_secure.check(adds_noise || secure.mode == SecureMode::kMasks || secure.colluders == 0, "colluders",
+                  secure.colluders, "0, except with mode masks, or with mode sums and privacy.unit client");
   of_secure.check(adds_noise || secure.mode == SecureMode::kMasks || secure.threshold == 0, "threshold",
                   secure.threshold, "0, except with mode masks, or with privacy.unit client");
   if (!secure.hides_uploads()) return;

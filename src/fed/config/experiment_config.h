@@ -481,6 +481,10 @@ struct ExperimentConfig {
   data::RowOptions rows(int64_t limit = 0) const;
   /// Returns true if the state after `round` rounds is evaluated. \param round  0: before the first one
   bool evaluates_after(int64_t round) const;
+  /// Returns true if what a client trains in a round depends on the number of rounds.
+  bool training_depends_on_rounds() const {
+    return train.schedule.depends_on_rounds() || privacy.noise_depends_on_rounds();
+  }
   /// Returns true if the run looks for its best round: for evaluate.keep_best or train.stop.
   bool seeks_best() const { return evaluate.keep_best || train.stop.patience > 0; }
   /// Returns the config as TOML with every key. \param comments  true: the help of a key follows it

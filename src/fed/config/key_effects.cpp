@@ -145,7 +145,7 @@ constexpr std::array kClasses{
     KeyClass{"aggregation.rule", kSetting},
     KeyClass{"aggregation.trim", kSetting},
     KeyClass{"aggregation.byzantine", kSetting},
-    KeyClass{"privacy.unit", kTraining},
+    KeyClass{"privacy.unit", kFunction},
     KeyClass{"privacy.epsilon", kTraining},
     KeyClass{"privacy.delta", kTraining},
     KeyClass{"privacy.noise_multiplier", kTraining},

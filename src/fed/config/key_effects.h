@@ -13,7 +13,7 @@ enum class KeyEffect {
   kNone,      ///< names, places, additional outputs, speed; figures stay the same up to the order of float additions
   kSeed,      ///< the seed: runs that differ in nothing else repeat one experiment
   kMethod,    ///< the method and its options: what a comparison is about
-  kTraining,  ///< how adapters are optimised, in which arms of a study may differ
+  kTraining,  ///< how adapters are optimised, in which arms of a study may differ; named where they do
   kSetting,   ///< rows, clients, rounds and scored points, which should be equal
   kFunction,  ///< changes the function that is trained or scored: the same rows and adapters give other values
   /// Compared by what the run recorded, not by the key: files that it read, gate weights, dtype and kernels, simulated

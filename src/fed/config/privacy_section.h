@@ -112,6 +112,8 @@ struct PrivacySection {
   void resolve(const config::Table& table) const;
 
   bool protects_clients() const { return unit == PrivacyUnit::kClient; }
+  /// Returns true if the noise of a round is the least with which all rounds keep to epsilon.
+  bool noise_depends_on_rounds() const { return unit != PrivacyUnit::kOff && noise_multiplier == 0; }
   /// Returns true if nothing is protected, because others know the noise or the draws, or because there is too little
   /// noise.
   bool is_simulated() const {

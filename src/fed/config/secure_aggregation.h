@@ -60,8 +60,9 @@ struct SecureAggregationSection {
           "of the round's clients, and 3 or more; 0: the fewest allowed");
     field("weights", weights, "weight of a client: examples (its share of the training rows) or uniform");
     field("colluders", colluders,
-          "with privacy.unit client: number of clients that may work together with the server. Noise of "
-          "secure_aggregation.threshold minus these clients is enough");
+          "masks, or sums with privacy.unit client: number of clients that may work together with the server, for "
+          "which the threshold is more than half of these and the round's clients together. With privacy.unit client, "
+          "noise of secure_aggregation.threshold minus these clients is enough");
     field("reports", reports,
           "sum losses, tokens, expert counts and metrics too; false: records lack them, as nodes need that are private "
           "for their rows (node --privacy-epsilon)");

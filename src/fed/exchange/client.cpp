@@ -1,22 +1,16 @@
 #include "fed/exchange/client.h"
 
+#include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/mapped_files.h"
 #include "fed/exchange/gradient_sums.h"
 #include "fed/exchange/simulated_masks.h"
 #include "fed/exchange/summed_upload.h"
 #include "fed/exchange/unexportable_routing.h"
+#include "methods/described_method.h"
 
 namespace evenkeel::fed {
 namespace {
-
-/// Returns a key that identifies a score among all scores of the run.
-std::string key_of(const Task& task, const Score& ask) {
-  const auto& client = task.client;
-  return concat(version(), ", round ", task.round, ", ", ask.task, ", ", client.top_k, " experts, rank ", client.rank,
-                ", budget ", client.budget, ", mode ", ask.rank_eval_mode, ", served by ",
-                config::name_of(ask.served_by), ask.own_rows ? concat(", rows of client ", client.id) : "");
-}
 
 TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score& ask) {
   TestRowsKey key{.task = ask.task, .limit = config->evaluate.limit};
@@ -25,6 +19,18 @@ TestRowsKey rows_to_score(const RunConfig& config, const Task& task, const Score
   else
     key.left_out = config.left_out_after(task.round);
   return key;
+}
+
+/// Returns a key that identifies a score among all scores of the run. Limit, clients left out and the method's source
+/// are parts of it, because a resumed run may change them.
+std::string key_of(const RunConfig& config, const Task& task, const Score& ask, const TestRowsKey& rows) {
+  const auto& client = task.client;
+  const auto& method = config->method.entry().described;
+  return concat(version(), ", round ", task.round, ", ", ask.task, ", ", client.top_k, " experts, rank ", client.rank,
+                ", budget ", client.budget, ", mode ", ask.rank_eval_mode, ", served by ",
+                config::name_of(ask.served_by), rows.own_of ? concat(", rows of client ", *rows.own_of) : "",
+                ", limit ", rows.limit, rows.left_out.empty() ? "" : concat(", without clients ", join(rows.left_out)),
+                method ? concat(", method ", method->sha256) : "");
 }
 
 /// Returns what a report has that is no measure of the client's rows: its steps where the client itself is protected.
@@ -161,7 +167,8 @@ Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress
 Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_progress) {
   const bool as_exported = ask.served_by != scoring::ServedBy::kRun;
   const auto setup = as_exported ? exported(task, ask.served_by) : prepare(task);
-  const auto rows = context_.test_rows(rows_to_score(context_.config, task, ask));
+  const auto which = rows_to_score(context_.config, task, ask);
+  const auto rows = context_.test_rows(which);
   const auto graphs = context_.graphs();
   auto forward = context_.forward(setup);
   forward.graphs = graphs ? &graphs->passes() : nullptr;
@@ -172,7 +179,7 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
           {.client = task.client.id, .task = ask.task, .budget = task.client.budget, .rows_done = done, .rows = all});
   };
   auto options = context_.evaluation();
-  options.journal_key = concat(context_.answers_of, key_of(task, ask));
+  options.journal_key = concat(context_.answers_of, key_of(context_.config, task, ask, which));
   Scored scored;
   scoring::RowOutputs outputs;
   if (ask.predictions) outputs.predictions = &scored.predictions;

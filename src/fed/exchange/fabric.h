@@ -12,6 +12,7 @@
 #include "fed/exchange/message.h"
 #include "methods/uploads.h"
 #include "secure/masks.h"
+#include "secure/ring.h"
 
 namespace evenkeel::fed {
 
@@ -64,6 +65,7 @@ struct Exchange {
 struct UnmaskedSum {
   std::vector<int64_t> roster;  ///< ids of the clients that agreed on masks; their weights add up to 1
   secure::RingVector sum;       ///< sum of the summands of the round's clients
+  secure::RingFormat format;    ///< of the sum's values, as these clients agreed
 };
 
 /// Interface of a transport. Threads: callers make one call at a time, from any thread. An implementation may use

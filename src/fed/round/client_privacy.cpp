@@ -32,6 +32,17 @@ fs::path checked_folder(const fs::path& run, int64_t rounds_done) {
   return folder;
 }
 
+/// Checks that the account has the run's plan and every committed round: the files may be older than the run.
+void require_committed(const privacy::Ledger& ledger, const std::string& name, const fs::path& run,
+                       int64_t rounds_done) {
+  EK_CHECK(ledger.plan_of(name) || rounds_done == 0, kCheckpoint, (run / kFolder).string(), " has no account of run ",
+           name);
+  for (int64_t round = 1; round <= rounds_done; ++round)
+    EK_CHECK(ledger.holds(name, round), kCheckpoint, "the account in ", kFolder,
+             "/ of the run has no release of round ", round,
+             ", which is done: it is older than the run, and without its later lines no round can follow");
+}
+
 /// Returns the largest number of rounds in which a client takes part.
 int64_t most_rounds_of_a_client(const Server& server) {
   const int64_t rounds = server.config->train.rounds;
@@ -50,6 +61,17 @@ double sampling_probability(const ExperimentConfig& config) {
   return static_cast<double>(privacy.noise_cohort) / static_cast<double>(config.clients.count);
 }
 
+double clients_present(const Server& server, int64_t round) {
+  return static_cast<double>(
+      std::ranges::count_if(server.clients, [&](const auto& client) { return client.takes_part(round); }));
+}
+
+/// Returns the expected share of the clients present that is drawn.
+double expected_share(const Server& server, const methods::RoundView& drawn) {
+  if (server.config->privacy.sampling == PrivacySampling::kPoisson) return server.config->clients.participation;
+  return static_cast<double>(drawn.participants.size()) / clients_present(server, drawn.round);
+}
+
 void append(std::string& text, double value) { crypto::append_be64(text, std::bit_cast<uint64_t>(value)); }
 
 double squared_norm(std::span<const int64_t> values) {
@@ -61,21 +83,19 @@ double squared_norm(std::span<const int64_t> values) {
 }  // namespace
 
 double private_divisor(const Server& server, const methods::RoundView& drawn) {
-  double weights = 0, present = 0;
-  for (const auto& client : server.clients) {
-    if (!client.takes_part(drawn.round)) continue;
-    weights += private_weight(server.config->privacy, client);
-    ++present;
-  }
-  const double share = server.config->privacy.sampling == PrivacySampling::kPoisson
-                           ? server.config->clients.participation
-                           : static_cast<double>(drawn.participants.size()) / present;
-  return weights * share;
+  double weights = 0;
+  for (const auto& client : server.clients)
+    if (client.takes_part(drawn.round)) weights += private_weight(server.config->privacy, client);
+  return weights * expected_share(server, drawn);
 }
 
-double indicator_noise(const PrivacySection& privacy, double divisor) {
+double expected_clients(const Server& server, const methods::RoundView& drawn) {
+  return clients_present(server, drawn.round) * expected_share(server, drawn);
+}
+
+double indicator_noise(const PrivacySection& privacy, double clients) {
   if (!privacy.adapt.is_on()) return 0;
-  return privacy.adapt.indicator_noise > 0 ? privacy.adapt.indicator_noise : divisor / kIndicatorShare;
+  return privacy.adapt.indicator_noise > 0 ? privacy.adapt.indicator_noise : clients / kIndicatorShare;
 }
 
 void withhold(const PrivacySection& privacy, train::LocalReport& report) {
@@ -84,30 +104,26 @@ void withhold(const PrivacySection& privacy, train::LocalReport& report) {
   report.steps = steps;
 }
 
+void check_account(const Server& server, const fs::path& run, int64_t rounds_done) {
+  if (!server.config->privacy.protects_clients()) return;
+  const auto folder = checked_folder(run, rounds_done);
+  if (privacy::Ledger::exists(folder))
+    require_committed(privacy::Ledger(folder), server.config->name, run, rounds_done);
+}
+
 ClientPrivacy::ClientPrivacy(const Server& server, const fs::path& run, int64_t rounds_done)
     : server_(server), options_(server.config->privacy), ledger_(checked_folder(run, rounds_done)) {
   key_ = options_.noise == PrivacyNoise::kSeeded ? seeded_privacy_key(server.seed()) : ledger_.key();
-  const auto known = ledger_.plan_of(server.config->name);
-  EK_CHECK(known || rounds_done == 0, kCheckpoint, (run / kFolder).string(), " has no account of run ",
-           server.config->name);
-  if (!known) {
+  require_committed(ledger_, server.config->name, run, rounds_done);
+  if (!ledger_.plan_of(server.config->name)) {
     if (!options_.continues.empty()) carry(fs::path(expand_home(options_.continues, "privacy.continues")) / kFolder);
     ledger_.add(new_plan());
   }
   plan_ = *ledger_.plan_of(server.config->name);
-  require_committed(rounds_done);
-  noise_of_changes(private_divisor(server, server.drawn(rounds_done)));
+  noise_of_changes(expected_clients(server, server.drawn(rounds_done)));
   EK_CHECK(rounds_done > 0 || allows(0), kConfig, "privacy.epsilon is ", plan_.epsilon,
            ", which does not allow one round with noise multiplier ", plan_.noise,
            " (spent before: ", fixed(ledger_.accounts().spent(plan_.delta).epsilon, 3), ")");
-}
-
-/// Checks that no committed round is missing: the files may be older than the run.
-void ClientPrivacy::require_committed(int64_t rounds_done) const {
-  for (int64_t round = 1; round <= rounds_done; ++round)
-    EK_CHECK(ledger_.holds(plan_.run, round), kCheckpoint, "the account in ", kFolder,
-             "/ of the run has no release of round ", round,
-             ", which is done: it is older than the run, and without its later lines no round can follow");
 }
 
 /// Takes over the releases of an earlier run. Those that a killed process took over are there already.
@@ -146,14 +162,14 @@ bool ClientPrivacy::allows(int64_t round) const {
   return !ledger_.accounts().would_exceed(event(), payers(server_.drawn(round)), budget());
 }
 
-double ClientPrivacy::noise_of_changes(double divisor) const {
+double ClientPrivacy::noise_of_changes(double clients) const {
   if (!options_.adapt.is_on()) return plan_.noise;
-  return privacy::noise_beside_indicators(plan_.noise, std::sqrt(static_cast<double>(indicator_variance(divisor))) / 2);
+  return privacy::noise_beside_indicators(plan_.noise, std::sqrt(static_cast<double>(indicator_variance(clients))) / 2);
 }
 
-int64_t ClientPrivacy::indicator_variance(double divisor) const {
+int64_t ClientPrivacy::indicator_variance(double clients) const {
   const auto& adapt = options_.adapt;
-  const double deviation = 2 * indicator_noise(options_, divisor);
+  const double deviation = 2 * indicator_noise(options_, clients);
   EK_CHECK(deviation * deviation <= static_cast<double>(privacy::kMostVariance), kConfig,
            "privacy.adapt.indicator_noise is ", adapt.indicator_noise, ", which is too large for exact noise");
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(deviation * deviation)));
@@ -179,8 +195,9 @@ void ClientPrivacy::charge(const PrivateSum& sum, const std::string& digest) {
 
 int64_t ClientPrivacy::variance_of(const PrivateSum& sum) const {
   if (sum.added) return sum.added->member.variance;
-  const double scale = options_.noise_cohort > 0 ? sum.divisor / static_cast<double>(options_.noise_cohort) : 1;
-  const int64_t variance = privacy::noise_variance(noise_of_changes(sum.divisor) * scale, sum.grid);
+  const double clients = expected_clients(server_, sum.drawn);
+  const double scale = options_.noise_cohort > 0 ? clients / static_cast<double>(options_.noise_cohort) : 1;
+  const int64_t variance = privacy::noise_variance(noise_of_changes(clients) * scale, sum.grid);
   const double largest = static_cast<double>(sum.drawn.participants.size()) * static_cast<double>(sum.grid.bound) +
                          kWidestDraw * std::sqrt(static_cast<double>(variance));
   EK_CHECK(largest < kMostSum, kConfig, "privacy: a sum of ", sum.drawn.participants.size(),
@@ -201,7 +218,7 @@ std::string ClientPrivacy::digest_of(const PrivateSum& sum, int64_t variance) co
 /// The seeds depend on the variances, so that equal sums of two rounds with other noise have nothing in common.
 void ClientPrivacy::add_noise(const PrivateSum& sum, int64_t variance) const {
   const auto round = static_cast<uint64_t>(sum.drawn.round);
-  const int64_t of_indicators = options_.adapt.is_on() ? indicator_variance(sum.divisor) : 0;
+  const int64_t of_indicators = options_.adapt.is_on() ? indicator_variance(expected_clients(server_, sum.drawn)) : 0;
   const auto seed = privacy::noise_seed(key_, {plan_.run, round, concat("changes, variance ", variance)}, sum.values);
   const auto indicator_seed =
       privacy::noise_seed(key_, {plan_.run, round, concat("indicators, variance ", of_indicators)}, sum.values);
@@ -212,7 +229,8 @@ void ClientPrivacy::add_noise(const PrivateSum& sum, int64_t variance) const {
 double ClientPrivacy::adapted_clip(const PrivateSum& sum) {
   if (!options_.adapt.is_on()) return sum.clip;
   const double step = sum.added ? static_cast<double>(privacy::kIndicatorStep) : 1;
-  record_.share_within = 0.5 + static_cast<double>(sum.values.back()) / step / (2 * sum.divisor);
+  const double clients = expected_clients(server_, sum.drawn);
+  record_.share_within = 0.5 + static_cast<double>(sum.values.back()) / step / (2 * clients);
   return privacy::next_clip(sum.clip, *record_.share_within, options_.adapt.target, options_.adapt.rate);
 }
 

@@ -36,12 +36,20 @@ class BudgetSpent : public std::exception {
 /// round, and losses do not change it. \param drawn  the round with all clients that were drawn
 double private_divisor(const Server& server, const methods::RoundView& drawn);
 
+/// Returns the expected number of drawn clients, which is known before the round, too.
+/// \param drawn  as private_divisor()
+double expected_clients(const Server& server, const methods::RoundView& drawn);
+
 /// Returns the standard deviation of the noise in the number of clients within the clip bound; 0 if the bound does not
-/// adapt. \param divisor  private_divisor()
-double indicator_noise(const PrivacySection& privacy, double divisor);
+/// adapt. \param clients  expected_clients()
+double indicator_noise(const PrivacySection& privacy, double clients);
 
 /// Clears a report, because it depends on the client's rows. The number of steps stays if privacy.public_sizes is true.
 void withhold(const PrivacySection& privacy, train::LocalReport& report);
+
+/// Checks that the account of a run that protects its clients can go on after `rounds_done` rounds. It adds nothing to
+/// the account. Other runs have none. \throws kCheckpoint as ClientPrivacy
+void check_account(const Server& server, const std::filesystem::path& run, int64_t rounds_done);
 
 /// Noise that is in a sum already, because the clients added it.
 struct NoiseOfClients {
@@ -97,10 +105,10 @@ class ClientPrivacy {
   std::string digest_of(const PrivateSum& sum, int64_t variance) const;
   /// Sets the share of clients within the bound in the record. \return the next clip bound
   double adapted_clip(const PrivateSum& sum);
-  void require_committed(int64_t rounds_done) const;
   /// Noise multiplier of the sum of changes. This sum and the sum of indicators together cost event().
-  double noise_of_changes(double divisor) const;
-  int64_t indicator_variance(double divisor) const;
+  /// \param clients  expected_clients()
+  double noise_of_changes(double clients) const;
+  int64_t indicator_variance(double clients) const;
   void charge(const PrivateSum& sum, const std::string& digest);
   void fill_record(const PrivateSum& sum, double variance);
 

@@ -246,6 +246,42 @@ TEST_F(ClientPrivacyTest, WeightsAreThoseOfRowsUpToACapAndTheDivisorIsTheirSum) 
   EXPECT_EQ(private_divisor(e.server, e.server.drawn(0)), expected);
 }
 
+/// Weights of about a tenth.
+const std::vector<std::string> kWeighted = {"privacy.weights=\"examples\"", "privacy.weight_cap=60",
+                                            "privacy.public_sizes=true"};
+
+std::vector<std::string> joined(std::vector<std::string> keys, const std::vector<std::string>& more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+TEST_F(ClientPrivacyTest, WeightsDoNotChangeTheNumberOfClients) {
+  const std::vector<std::string> adapts = {"privacy.adapt.target=0.5", "privacy.noise_multiplier=0.2"};
+  for (const auto* more : {"privacy.sampling=\"all\"", "privacy.sampling=\"poisson\""}) {
+    const auto plain = private_run(joined(adapts, {more})),
+               weighted = private_run(joined(joined(adapts, kWeighted), {more}));
+    const auto drawn = weighted.server.drawn(0);
+    EXPECT_LT(private_divisor(weighted.server, drawn), 1);
+    EXPECT_EQ(expected_clients(weighted.server, drawn), 3);
+    EXPECT_EQ(expected_clients(plain.server, plain.server.drawn(0)),
+              private_divisor(plain.server, plain.server.drawn(0)));
+    EXPECT_EQ(indicator_noise(weighted.server.config->privacy, expected_clients(weighted.server, drawn)), 3.0 / 20);
+  }
+}
+
+TEST_F(ClientPrivacyTest, ASimulatedCohortHasTheNoiseOfItsNumberOfClients) {
+  auto e = private_run(joined(kWeighted, {"privacy.sampling=\"poisson\"", "clients.participation=0.67",
+                                          "privacy.noise_cohort=3", "privacy.noise=\"seeded\""}));
+  ClientPrivacy privacy(e.server, root() / "cohort", 0);
+  const auto state = beginning(e).state;
+  const auto updates = updates_of(e, state, 7);
+  const auto noise = values_of(noisy(e, state, updates, privacy)) - values_of(clean(e, state, updates));
+  double weights = 0;
+  for (const auto& client : e.server.clients) weights += client.examples / 60;
+  const double deviation = 0.8 * 100 / weights;  // of three clients in place of two, with these weights
+  EXPECT_NEAR(noise.std().item<double>(), deviation, 0.1 * deviation);
+}
+
 TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheNormsAndIsPartOfTheState) {
   auto e = private_run({"privacy.adapt.target=0.5", "privacy.adapt.indicator_noise=3.0", "privacy.noise=\"seeded\""});
   ClientPrivacy privacy(e.server, root() / "adapt", 0);
@@ -262,6 +298,10 @@ TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheNormsAndIsPartOfTheState) {
 
 TEST_F(ClientPrivacyTest, TheClipBoundShrinksWhereAllAreWithinItAndGrowsWhereNobodyIs) {
   expect_adapted({"privacy.noise=\"seeded\""});
+}
+
+TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheShareOfClientsWhateverTheirWeights) {
+  expect_adapted(joined(kWeighted, {"privacy.noise=\"seeded\""}));
 }
 
 TEST_F(ClientPrivacyTest, BesideTheIndicatorsTheChangesHaveMoreNoise) {
@@ -319,7 +359,10 @@ TEST_F(ClientPrivacyTest, TheNoiseOfTheClientsIsThatOfTheHonestOnesAndMoreOfAll)
   EXPECT_EQ(ledger_lines(root() / "clients"), 2u);
 }
 
-TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheIndicatorsThatClientsSend) { expect_adapted(kNoiseOfClients); }
+TEST_F(ClientPrivacyTest, TheClipBoundFollowsTheIndicatorsThatClientsSend) {
+  expect_adapted(kNoiseOfClients);
+  expect_adapted(joined(kNoiseOfClients, kWeighted));
+}
 
 TEST_F(ClientPrivacyTest, FewerClientsThanTheNoiseCountsOnGiveNoSum) {
   auto e = private_run(kNoiseOfClients), plain = private_run();

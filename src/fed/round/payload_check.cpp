@@ -77,6 +77,14 @@ int64_t changed_rank(const Server& server) {
                              [](int64_t sum, const ClientPlan& plan) { return sum + plan.rank; });
 }
 
+/// Returns an upper bound of the rank of the change of the base that a run begins with ([lora] init): a full one.
+int64_t starting_rank(const Server& server) {
+  int64_t most = 0;
+  if (!server.config->lora.init.empty())
+    for (const auto& [name, site] : server.sites) most = std::max(most, std::min(site.in, site.out));
+  return most;
+}
+
 /// Returns the shape of `expected` at another rank.
 std::vector<int64_t> at_rank(const at::Tensor& expected, const lora::Factor& factor, int64_t rank) {
   auto shape = expected.sizes().vec();
@@ -278,7 +286,8 @@ DownloadTerms download_terms(const Server& server, const methods::ClientProfile&
 
 DownloadTerms news_terms(const Server& server, int64_t round) {
   const int64_t rank = server.max_rank();
-  const int64_t delta_rank = server.config->method.entry().changes_base ? (round + 1) * changed_rank(server) : 0;
+  const bool changes = server.config->method.entry().changes_base;
+  const int64_t delta_rank = changes ? starting_rank(server) + (round + 1) * changed_rank(server) : 0;
   return {.rank = rank,
           .delta_rank = delta_rank,
           .values = models::lora_parameters(server.sites, rank + delta_rank) + kVectors};

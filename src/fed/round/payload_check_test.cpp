@@ -2,6 +2,7 @@
 
 #include "fed/round/starting_gradients.h"
 #include "fed/testing.h"
+#include "lora/peft.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -33,6 +34,28 @@ TEST_F(PayloadCheck, RepliesOfEveryMethodAreAccepted) {
     const auto reply = reply_of(e, begun.state);
     EXPECT_EQ(refusal([&] { check_training_reply(e.server, begun.state, e.server.clients[1], reply); }), "no error")
         << method << ' ' << setting;
+  }
+}
+
+// The smaller side of a weight of the small model is 24 at most.
+TEST_F(PayloadCheck, AnAdapterOfAnyRankToBeginWithIsAChangeOfTheBaseThatNodesTake) {
+  const auto bare = experiment("flora");
+  for (const int64_t rank : {10, 30}) {
+    auto start = lora::make_adapters(bare.server.sites, rank, 0.5, 5);
+    at::manual_seed(5);
+    for (auto& [site, factors] : start) factors.b = at::randn_like(factors.b);
+    const auto folder = root() / concat("start-", rank);
+    lora::save_peft_adapter(folder, start, bare.server.all_sites, {});
+    for (const auto* method : {"flora", "florist"}) {
+      auto e = experiment(method, Purpose::kTrain, concat("lora.init=\"", folder.string(), "\""));
+      const auto news = e.server.full_sync(beginning(e).state);
+      EXPECT_EQ(refusal([&] {
+                  check_download(lora::decode(news.payload.bytes, "news"), e.server.sites, news_terms(e.server, 0),
+                                 "news");
+                }),
+                "no error")
+          << method << ", rank " << rank;
+    }
   }
 }
 

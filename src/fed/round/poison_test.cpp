@@ -101,6 +101,17 @@ TEST_F(PoisonTest, ARoundWhoseOnlyUpdateIsTooLargeIsAnErrorThatSaysSo) {
   EXPECT_NE(said.find("clients.update_ratio allows 10 times"), std::string::npos) << said;
 }
 
+TEST_F(PoisonTest, TrafficOfAClientThatIsLeftOutIsRecordedAlsoIfItsUploadIsInTheJournal) {
+  auto e = of(3, "fedit", "clients.bound_simulated=true");
+  const auto whole = play(e, {1}, testing::large, "traffic").records;
+  const auto resumed = play(e, {1}, testing::large, "traffic").records;  // with the same journals
+  for (size_t round = 0; round < whole.size(); ++round) {
+    ASSERT_TRUE(whole[round].lost && whole[round].lost->size() == 1u);
+    EXPECT_GT(whole[round].lost->front().bytes_down, 0);
+    EXPECT_EQ(testing::without_seconds(resumed[round]), testing::without_seconds(whole[round]));
+  }
+}
+
 TEST_F(PoisonTest, HonestUpdatesOfEveryMethodAreFarWithinTheBound) {
   for (const auto& entry : methods::methods()) {
     const std::string federated = entry.name == "fed-sb" ? "method.fed-sb.init=federated" : "threads=1";

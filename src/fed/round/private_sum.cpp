@@ -61,7 +61,8 @@ PrivateRound private_round(const Server& server, const methods::ServerState& sta
 /// Returns the noise that each of `members` clients adds.
 privacy::MemberNoise noise_of_member(const Server& server, const PrivateRound& round, int64_t members) {
   const auto& privacy = server.config->privacy;
-  return privacy::member_noise(privacy.noise_multiplier, indicator_noise(privacy, round.divisor), round.grid,
+  const double of_indicators = indicator_noise(privacy, expected_clients(server, round.drawn));
+  return privacy::member_noise(privacy.noise_multiplier, of_indicators, round.grid,
                                server.config->secure_aggregation.honest_of(members));
 }
 

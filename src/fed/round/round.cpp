@@ -180,7 +180,7 @@ struct Round {
       const auto node = fabric.note_left_out(view.round + 1, update.client, update.why, update.moved);
       const auto why = concat("left out: ", node, node.empty() ? "" : ": ", update.why);
       log::warning("[train] round ", view.round + 1, ": ", who(update.client), " is ", why);
-      enter_loss(update.client, why);
+      enter_loss(update.client, why, journal.record(update.client).bytes_down);
       lost.back().moved = update.moved;
       view = without(std::move(view), std::span(&update.client, 1));
     }
@@ -189,16 +189,17 @@ struct Round {
   void lose(int64_t client, const std::string& why) {
     if (awaited.erase(client) == 0) return;
     log::warning("[train] round ", view.round + 1, ": ", who(client), " is lost: ", why);
-    enter_loss(client, why);
+    enter_loss(client, why, tasks.withdraw(client));
   }
   /// Counts a client as lost that drops out in simulated time. It is not trained.
   void drop_out(const methods::ClientProfile& client) {
     task_of(client);
     progress.skip_client(client);
-    enter_loss(client.id, "dropped out");
+    enter_loss(client.id, "dropped out", tasks.withdraw(client.id));
   }
-  void enter_loss(int64_t client, const std::string& why) {
-    lost.push_back({client, server.config->clients.name(client), why, tasks.withdraw(client), {}, {}});
+  /// \param bytes_down  size of the client's task
+  void enter_loss(int64_t client, const std::string& why, int64_t bytes_down) {
+    lost.push_back({client, server.config->clients.name(client), why, bytes_down, {}, {}});
   }
   void leave_out(std::span<const LostClient> clients) {
     std::vector<int64_t> ids;
@@ -224,8 +225,10 @@ struct Round {
 
   ClientMemories memories() const {
     ClientMemories memories = now.memories;
-    for (const auto& client : view.participants)
+    for (const auto& client : view.participants) {
+      memories.erase(client.id);
       if (auto memory = journal.memory(client.id); !memory.empty()) memories[client.id] = std::move(memory);
+    }
     return memories;
   }
 

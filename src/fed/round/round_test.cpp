@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/plain/files.h"
+#include "fed/round/payload_check.h"
 #include "fed/round/round_measures.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/round/starting_gradients.h"
@@ -394,6 +395,37 @@ TEST_F(RoundTest, BaseChangeIsStoredInTheTransportTypeAndItsLastPartOnce) {
         play(e, {.state = load_state(root() / (method + ".state"), 1)}, "crossed-2-again-" + method).next;
     testing::expect_same(again.state, next.state);
   }
+}
+
+/// Saves a base with one expert per token, whose gate weight is always one.
+fs::path model_of_one_expert(const fs::path& root) {
+  Json config = Json::parse(testing::kSmallModel);
+  config.update({{"num_experts_per_tok", 1}, {"norm_topk_prob", true}});
+  write_file_atomic(root / "one.json", config.dump());
+  models::save_model(*models::init_model(root / "one.json", models::BaseDtype::kFloat32, 1), root / "one");
+  fs::copy_file(root / "model" / "tokenizer.json", root / "one" / "tokenizer.json");
+  return root / "one";
+}
+
+TEST_F(RoundTest, ARunWithoutAnUpdateOfASiteGoesOnFromItsState) {
+  auto e = experiment("florist", Purpose::kTrain, concat("model.path=\"", model_of_one_expert(root()).string(), "\""),
+                      {"evaluate.budgets=[1.0]"});
+  const std::string router = "model.layers.0.mlp.gate";
+  const auto first = play(e, beginning(e), "no-update-1").next;
+  EXPECT_EQ(first.state.unadapted, (std::set<std::string>{router, "model.layers.1.mlp.gate"}));
+  EXPECT_FALSE(first.state.global.base_delta.contains(router)) << "nothing is sent";
+  save_state(root() / "no-update.state", first.state);
+  const auto read = load_state(root() / "no-update.state", 1);
+  EXPECT_EQ(testing::refusal([&] { check_state(read, e.server.sites, "state"); }), "no error");
+  const auto next = play(e, first, "no-update-2").next.state;
+  testing::expect_same(play(e, {.state = read}, "no-update-2-again").next.state, next);
+  const auto& client = e.server.clients[1];
+  const auto task = e.server.training_task(first.state, client, e.server.draw(first.state));
+  EXPECT_EQ(testing::refusal([&] {
+              check_download(lora::decode(task.payload.bytes, "a task"), e.server.sites,
+                             download_terms(e.server, client), "a task");
+            }),
+            "no error");
 }
 
 // The base change is either shared by server and clients or sent by broadcasts.

@@ -8,6 +8,7 @@
 #include "base/plain/text.h"
 #include "fed/config/sampling.h"
 #include "fed/round/virtual_clock.h"
+#include "fed/store/state_file.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"
 #include "methods/make_rule.h"
@@ -21,6 +22,23 @@ void check_rank(const Server& server, const methods::ClientProfile& client, cons
     EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives ", server.config->clients.who(client.id),
              " rank ", client.rank, ", but method ", server.config->method.name, " sends rank ", factors.rank(),
              " to every client");
+}
+
+/// Returns what a client receives: the method's broadcast, and the last round's change of the base, which goes to all.
+lora::Payload download_of(const Server& server, const methods::ServerState& state, const methods::ClientProfile& client,
+                          const methods::RoundView& round) {
+  auto download = server.method->broadcast(state, client, round);
+  for (const auto& [site, delta] : download.base_delta)
+    EK_CHECK(state.global.base_delta.contains(site), kConfig, "method ", server.config->method.name,
+             " sends a change of the base at ", site, ", allowed: base_delta of the state that aggregate() returns");
+  download.base_delta = state.global.base_delta;
+  return download;
+}
+
+/// Checks that the base changes only if the method's entry says so, on which nodes and the memory estimate rely.
+void check_change(const methods::ServerState& next, const MethodSection& method) {
+  EK_CHECK(next.global.base_delta.empty() || method.entry().changes_base, kConfig, "method ", method.name,
+           " changes the base, and its changes_base is false, allowed: true");
 }
 
 /// Returns the config key of a client's budget, for messages.
@@ -121,10 +139,11 @@ Task Server::training_task(const methods::ServerState& state, const methods::Cli
                            const methods::RoundView& round, Broadcasts* sent) const {
   Broadcasts alone;
   auto& broadcasts = sent ? *sent : alone;
-  return {.round = round.round,
-          .client = client,
-          .ask = Train{.lr = scheduled_rate(state.round), .summed = complete_terms(state, round, client)},
-          .payload = broadcasts.encoded(method->broadcast(state, client, round), config->train.transport_dtype, sites)};
+  return {
+      .round = round.round,
+      .client = client,
+      .ask = Train{.lr = scheduled_rate(state.round), .summed = complete_terms(state, round, client)},
+      .payload = broadcasts.encoded(download_of(*this, state, client, round), config->train.transport_dtype, sites)};
 }
 
 StateUpdate Server::change_update(const methods::ServerState& state) const {
@@ -151,7 +170,9 @@ methods::UploadShare Server::share_of(const methods::RoundView& round, std::span
 methods::ServerState Server::aggregate_uploads(const methods::ServerState& state, const methods::RoundView& round,
                                                std::span<const methods::ClientUpdate> updates,
                                                const lora::Reduction* others) const {
-  const auto rule = others ? nullptr : methods::make_rule(config->aggregation, updates, state.global);
+  const auto rule = others ? nullptr
+                           : methods::make_rule(config->aggregation, updates, state.global,
+                                                std::ssize(drawn(state.round).participants));
   const methods::Uploads uploads =
       others ? methods::Uploads(updates, share_of(round, updates, others))
              : methods::Uploads(updates, config->method.entry().needs_individuals, {rule.get(), &state.global});
@@ -160,14 +181,19 @@ methods::ServerState Server::aggregate_uploads(const methods::ServerState& state
 
 methods::ServerState Server::aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                        std::span<const methods::ClientUpdate> updates, const Aggregation& with) const {
-  auto next = config->privacy.protects_clients() ? aggregate_private(state, round, updates, with)
-              : hides_uploads()                  ? aggregate_sum(state, round, updates, with)
-                                                 : aggregate_uploads(state, round, updates, with.others);
+  auto now = state;
+  now.global.base_delta.clear();  // a method may return the state that it gets, and clients have this change
+  auto next = config->privacy.protects_clients() ? aggregate_private(now, round, updates, with)
+              : hides_uploads()                  ? aggregate_sum(now, round, updates, with)
+                                                 : aggregate_uploads(now, round, updates, with.others);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);
+  check_change(next, config->method);
   lora::check_finite(next.global.adapters, who);
   lora::check_finite(next.global.base_delta, who);
   methods::add_base_delta(next, config->train.transport_dtype);
+  next.unadapted = unadapted_sites(next, sites);
+  check_state(next, sites, who);
   return next;
 }
 

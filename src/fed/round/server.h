@@ -134,9 +134,10 @@ struct Server {
   /// Makes the update with the last round's change of the base, for clients that are not drawn in the next round. Its
   /// payload is empty if there was no change.
   StateUpdate change_update(const methods::ServerState& state) const;
-  /// Aggregates uploads into the state after the round.
+  /// Aggregates uploads into the state after the round, from which a run can go on (check_state()).
   /// \param updates  uploads of all participants in their order; with Aggregation::others, the uploads in this process
-  /// \throws kNumeric when a factor of the new state is not finite; kData when fewer clients are left than
+  /// \throws kNumeric when a factor of the new state is not finite; kCheckpoint as check_state(); kConfig
+  /// when the base changes against MethodEntry::changes_base; kData when fewer clients are left than
   /// secure_aggregation.threshold; as ClientPrivacy::release()
   methods::ServerState aggregate(const methods::ServerState& state, const methods::RoundView& round,
                                  std::span<const methods::ClientUpdate> updates, const Aggregation& with = {}) const;

@@ -106,9 +106,10 @@ SummedRound sum_of_round(const Server& server, const methods::ServerState& state
   const auto download = server.method->broadcast(state, client, {.round = round.round});
   const auto layout = layout_of_round(server, state, client, download);
   const auto [drawn, terms, sum] = sum_of_summands(server, round, layout, updates, with);
-  auto result = read_sum(layout, sum, terms.format(), weight_left(drawn, round), std::ssize(round.participants));
+  const auto format = with.unmasked ? with.unmasked->format : terms.format();
+  auto result = read_sum(layout, sum, format, weight_left(drawn, round), std::ssize(round.participants));
   result.totals.before = received_adapters(server, download);
-  warn_of_cut_values(result.report, round.round, terms.range);
+  warn_of_cut_values(result.report, round.round, format.range);
   return result;
 }
 

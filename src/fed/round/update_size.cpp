@@ -17,26 +17,33 @@ nn::RoutingByLayer no_tokens(const models::ModelSpec& model) {
   return counts;
 }
 
-/// Calls `see` with the upload that a client would make of `download` without training, one site at a time. Each part
-/// holds the extras too.
+/// Returns the upload that a client would make of `download` without training. \param sites  those of the download
+lora::Payload begun_upload(const Server& server, const methods::ServerState& state,
+                           const methods::ClientProfile& client, const lora::Payload& download,
+                           const lora::Sites& sites) {
+  TensorMap memory;
+  const methods::ClientView view{.client = client,
+                                 .sites = sites,
+                                 .common = state.common,
+                                 .scale = server.scale(),
+                                 .gate_norm = server.config->method.gate_norm,
+                                 .round = state.round,
+                                 .seed = server.seed(),
+                                 .memory = memory};
+  return server.method->upload(download, server.method->prepare(download, view), no_tokens(server.model), view);
+}
+
+/// Calls `see` with the upload that a client would make of `download` without training: one site at a time, with the
+/// extras, because a method prepares by copies; or whole for a method that has to see all sites.
 template <typename See>
 void for_each_begun(const Server& server, const methods::ServerState& state, const methods::ClientProfile& client,
                     const lora::Payload& download, const See& see) {
-  for (const auto& site : server.sites) {  // one at a time: a method prepares by copies
-    TensorMap memory;
-    const lora::Sites own{site};
-    const methods::ClientView view{.client = client,
-                                   .sites = own,
-                                   .common = state.common,
-                                   .scale = server.scale(),
-                                   .gate_norm = server.config->method.gate_norm,
-                                   .round = state.round,
-                                   .seed = server.seed(),
-                                   .memory = memory};
+  if (!server.config->method.entry().by_site) return see(begun_upload(server, state, client, download, server.sites));
+  for (const auto& site : server.sites) {
     lora::Payload part{.extras = download.extras};
     if (const auto sent = download.adapters.find(site.first); sent != download.adapters.end())
       part.adapters.insert(*sent);
-    see(server.method->upload(part, server.method->prepare(part, view), no_tokens(server.model), view));
+    see(begun_upload(server, state, client, part, {site}));
   }
 }
 

@@ -6,7 +6,8 @@
 namespace evenkeel::fed {
 
 /// Returns the names, dtypes and shapes of the upload of a client after a round on `download`. Factors have no storage
-/// (device meta); the values of extras have no meaning. Sites are prepared one at a time to save memory.
+/// (device meta); the values of extras have no meaning. Sites are prepared one at a time to save memory, if the method
+/// can (MethodEntry::by_site).
 lora::Payload expected_upload(const Server& server, const methods::ServerState& state,
                               const methods::ClientProfile& client, const lora::Payload& download);
 
@@ -17,7 +18,7 @@ lora::Payload expected_upload(const Server& server, const methods::ServerState& 
 /// \param sent  an upload with the sites of the method
 /// \return      not finite if a value of `sent` is not
 /// \throws kShape when a site or factor is missing
-/// Cost: one read of the upload; the memory of one site.
+/// Cost: one read of the upload; the memory of one site, or of all (MethodEntry::by_site).
 double update_norm(const Server& server, const methods::ServerState& state, const methods::ClientProfile& client,
                    const lora::Payload& sent);
 

@@ -78,9 +78,20 @@ std::vector<FilesOf> trained(const Experiment& e, const Sets& sets) {
   return all;
 }
 
+/// Returns true if both sets read the same rows of their training files. Strict sets read all rows. Others leave out
+/// rows that cannot be scored or grouped as the set says.
+bool read_the_same(const data::FileSet& a, const data::FileSet& b) {
+  const auto is_text = [](data::Scoring score) {
+    return score == data::Scoring::kF1 || score == data::Scoring::kExact;
+  };
+  if (a.train != b.train || a.format != b.format || a.ignore != b.ignore) return false;
+  if (a.strict && b.strict) return true;
+  return (a.score == b.score || (is_text(a.score) && is_text(b.score))) && a.options == b.options && a.label == b.label;
+}
+
 bool hold_out_the_same(const data::FileSet& a, const data::FileSet& b) {
-  return a.test.empty() && b.test.empty() && a.train == b.train && a.held_out == b.held_out &&
-         a.split_seed == b.split_seed && a.format == b.format;
+  return a.test.empty() && b.test.empty() && a.held_out == b.held_out && a.split_seed == b.split_seed &&
+         read_the_same(a, b);
 }
 
 /// Returns true if the overlap is reported elsewhere, or if the rows are known to be disjoint.

@@ -136,16 +136,19 @@ int64_t prompt_tokens(const Experiment& e) {
   return evaluate.cutoff > 0 ? std::min(evaluate.cutoff, longest) : longest;
 }
 
-/// Returns the memory during the forward pass of a batch of prompts, including their caches.
-Parts evaluation_moment(const Experiment& e, int64_t adapter) {
+/// Returns the memory of an evaluation on `device`: a batch of prompts in its largest pass, and all of their caches.
+Parts evaluation_moment(const Experiment& e, int64_t adapter, c10::Device device) {
   const auto& spec = e.server.model;
   const auto& evaluate = e.server.config->evaluate;
   const int64_t prompt = prompt_tokens(e), limit = evaluate.limit > 0 ? evaluate.limit : evaluate.batch_size;
   const int64_t prompts = std::min(evaluate.batch_size, limit);
-  const int64_t copies = prompts * (evaluate.decode == scoring::Decode::kBeam4 ? 4 : 1);
+  const int64_t beams = evaluate.decode == scoring::Decode::kBeam4 ? 4 : 1, copies = prompts * beams;
   const int64_t most = static_cast<int64_t>(std::min(evaluate.cache_gib * 0x1p30, 0x1p62));
-  const int64_t one =
-      models::cache_bytes(spec, 1, prompt + (copies / prompts) * evaluate.max_new_tokens, evaluate.cache);
+  const auto cache_of = [&](int64_t count) {
+    const scoring::PromptSizes sizes{.count = count, .tokens = count * prompt, .longest = prompt};
+    const int64_t tokens = scoring::cached_tokens(sizes, evaluate.max_new_tokens, beams, device);
+    return models::cache_bytes(spec, 1, tokens, evaluate.cache);
+  };
   const models::PassShape pass{.tokens = std::min(prompt * prompts, scoring::kPassTokens + prompt),
                                .targets = copies,
                                .top_k = most_experts(e),
@@ -153,7 +156,7 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
   const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
   return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys},
           {concat("an evaluation of ", prompts, " prompts at once"),
-           std::min(prompts * one, std::max(one, most)) + models::passing_bytes(spec, pass) + logits,
+           std::min(cache_of(prompts), std::max(cache_of(1), most)) + models::passing_bytes(spec, pass) + logits,
            "evaluate.batch_size, evaluate.cache_gib or evaluate.max_new_tokens"}};
 }
 
@@ -294,7 +297,7 @@ models::MemoryPlan standing(const Experiment& e) {
 /// Returns the memory of an evaluation beside what stands.
 Parts scoring_moment(const Experiment& e, int64_t adapter) {
   if (on_gpu(e)) return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys}};
-  return evaluation_moment(e, adapter);
+  return evaluation_moment(e, adapter, c10::kCPU);
 }
 
 /// Adds the largest of these moments, which do not happen at the same time.
@@ -321,7 +324,7 @@ models::MemoryPlan device_memory_plan(const Experiment& e) {
   const int64_t adapter = largest_adapter(e);
   models::MemoryPlan plan{.parts = {models::device_libraries(), {"the base", base_bytes(e), "model.dtype"}}};
   const auto training = with_merged(e, device_training_moment(e, adapter)),
-             scoring = with_merged(e, evaluation_moment(e, adapter));
+             scoring = with_merged(e, evaluation_moment(e, adapter, c10::kCUDA));
   for (const auto& parts : {packed_factors(e), encoder(e), sum(training) < sum(scoring) ? scoring : training})
     plan.parts.insert(plan.parts.end(), parts.begin(), parts.end());
   return plan;

@@ -5,6 +5,7 @@
 
 #include "fed/round/starting_gradients.h"
 #include "fed/testing.h"
+#include "scoring/generation.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -38,6 +39,41 @@ TEST_F(Foresight, DoesNotLoadWeights) {
   ASSERT_EQ(foreseen.server.sites.size(), real.server.sites.size());
   EXPECT_EQ(memory_plan(foreseen).needed(), memory_plan(real).needed());
   EXPECT_EQ(memory_plan(real).mapped, static_cast<int64_t>(fs::file_size(root() / "model" / "model.safetensors")));
+}
+
+TEST_F(Foresight, FilesThatAreNotLoadedAreNoWeights) {
+  const auto plans = [] {
+    return std::vector<int64_t>{plan("model.dtype=\"float64\"").needed(), plan("model.dtype=\"float64\"").mapped,
+                                plan("threads=1").needed(), plan("threads=1").mapped,
+                                device_memory_plan(experiment("fedit", Purpose::kDryRun)).needed()};
+  };
+  const auto without = plans();
+  const auto copy = root() / "model" / "consolidated.safetensors";
+  fs::copy_file(root() / "model" / "model.safetensors", copy);
+  EXPECT_EQ(plans(), without);
+  remove_path(copy);
+}
+
+TEST_F(Foresight, AnEvaluationOnAGpuHoldsPromptsBesideTheirPlaces) {
+  auto e = experiment("fedit", Purpose::kDryRun);
+  const auto bytes_of = [&](const models::MemoryPlan& plan) { return part(plan, "evaluation of 1000 prompts"); };
+  int64_t longest = 0;
+  for (const auto& shard : e.fabric.shards.examples)
+    for (const auto& example : shard) longest = std::max(longest, std::ssize(example.ids));
+  const scoring::PromptSizes sizes{.count = 1000, .tokens = 1000 * longest, .longest = longest};
+  for (const auto decode : {scoring::Decode::kGreedy, scoring::Decode::kBeam4}) {
+    e.use(e.server.config.with([&](ExperimentConfig& values) {
+      values.evaluate.batch_size = 1000;
+      values.evaluate.limit = 0;
+      values.evaluate.decode = decode;
+    }));
+    const auto tokens = [&](c10::Device device) {
+      return scoring::cached_tokens(sizes, e.server.config->evaluate.max_new_tokens,
+                                    decode == scoring::Decode::kBeam4 ? 4 : 1, device);
+    };
+    EXPECT_EQ(bytes_of(device_memory_plan(e)) - bytes_of(memory_plan(e)),
+              models::cache_bytes(e.server.model, 1, tokens(c10::kCUDA) - tokens(c10::kCPU)));
+  }
 }
 
 TEST_F(Foresight, EveryNamedKeyReducesItsPart) {

@@ -11,6 +11,7 @@
 #include "fed/run/stored_config.h"
 #include "fed/run/stored_records.h"
 #include "fed/store/changeable_keys.h"
+#include "fed/store/run_checkpoint.h"
 #include "fed/store/run_files.h"
 #include "models/causal_lm.h"
 
@@ -106,7 +107,21 @@ std::vector<EvaluationRecord> ResumedChanges::kept_scores() const {
   return kept;
 }
 
+/// Returns true if clients would train the next round differently from what its journal may hold.
+bool ResumedChanges::next_round_differs() const {
+  if (taken_.method || (taken_.rounds && config_->training_depends_on_rounds())) return true;
+  if (taken_.keys.keys.empty()) return false;
+  const auto before = run_config(folder_);
+  const auto takes_part = [&](const RunConfig& config, int64_t client) {
+    return config->clients.until(client).value_or(round_ + 1) > round_;
+  };
+  for (int64_t client = 0; client < config_->clients.count; ++client)
+    if (takes_part(before, client) != takes_part(config_, client)) return true;
+  return false;
+}
+
 void ResumedChanges::write() const {
+  if (next_round_differs()) remove_path(Checkpoint(folder_ / run_file("checkpoint")).uploads(round_ + 1));
   if (taken_.rounds) set_aside_scores();
   if (!taken_.files.empty()) remove_path(folder_ / run_file("evaluating.jsonl"));  // answers to rows that are no more
   if (taken_.any()) {  // before config.toml, so that a reader between the two writes can detect the change

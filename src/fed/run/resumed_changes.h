@@ -46,7 +46,8 @@ class ResumedChanges {
   const RunChanges& taken() const { return taken_; }
   /// Returns the config with the changes.
   const RunConfig& config() const { return config_; }
-  /// Writes the changes into manifest.json and config.toml. Sets aside scores and answers that they make invalid.
+  /// Writes the changes into manifest.json and config.toml. Sets aside scores and answers that they make invalid, and
+  /// removes uploads of the next round if its clients would train differently now.
   /// REQUIRES that evaluations.jsonl ends with the round that the run goes on from.
   void write() const;
 
@@ -59,6 +60,7 @@ class ResumedChanges {
   void use_base(const std::string& base);
   void check_files();
   std::vector<EvaluationRecord> kept_scores() const;
+  bool next_round_differs() const;
   void set_aside_scores() const;
 
   std::filesystem::path folder_;

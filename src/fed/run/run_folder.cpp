@@ -7,6 +7,7 @@
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
+#include "fed/round/client_privacy.h"
 #include "fed/run/new_run_folder.h"
 #include "fed/run/partition_file.h"
 #include "fed/run/stored_config.h"
@@ -98,6 +99,7 @@ RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_ro
   check_unused(folder);
   FolderLock lock(folder);
   RunFolder run(folder, std::move(lock), run_config(folder));
+  run.goes_back_ = from_round.has_value();
   run.opened_ = from_round ? run.checkpoint_.read(*from_round) : run.checkpoint_.read();
   run.read_records(from_round);
   run.changes_ = ResumedChanges(folder, run.config(), run.opened_round(), run.evaluation_bytes_);
@@ -131,11 +133,13 @@ void RunFolder::read_records(std::optional<int64_t> from_round) {
 
 void RunFolder::check(const Server& server, const Shards* shards) const {
   if (shards) check_partition(folder_, *shards);
+  check_account(server, folder_, opened_.commit.round);
   if (opened_.commit.round > 0)
     check_state(opened_.snapshot.state, server.sites, (opened_.folder / "state.safetensors").string());
 }
 
 void RunFolder::settle() const {
+  if (goes_back_) remove_path(folder_ / run_file("evaluating.jsonl"));  // answers of a round that is made again
   checkpoint_.settle(opened_.commit);
   remove_path(folder_ / kUnfinished);
   remove_leftover_parts(folder_);

@@ -62,8 +62,8 @@ class RunFolder {
   /// \throws kIo when the folder holds no run or is in use by another process; kCheckpoint, kNumeric naming what is
   /// damaged and the newest undamaged round
   static RunFolder open(const std::filesystem::path& folder, std::optional<int64_t> from_round = std::nullopt);
-  /// Compares the stored state and partition with the server and the shards.
-  /// \throws kCheckpoint when they do not match
+  /// Compares the stored state and partition with the server and the shards, and checks the privacy account.
+  /// \throws kCheckpoint when they do not match, and as check_account()
   void check(const Server& server, const Shards* shards) const;
   /// Returns the changes of a resumed run. ResumedChanges::take() is called between open() and check(); settle() writes
   /// the changes that take() took.
@@ -128,6 +128,7 @@ class RunFolder {
   mutable std::shared_ptr<scoring::AnswerJournal> answers_;
   std::unique_ptr<log::File> log_;
   bool record_missing_ = false;             // the opened round's line of rounds.jsonl is missing
+  bool goes_back_ = false;                  // the opened round need not be the last one
   std::unique_ptr<Background> background_;  // declared last, so that it ends before the lock is released
 };
 

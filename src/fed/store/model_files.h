@@ -11,7 +11,7 @@ namespace evenkeel::fed {
 /// Lists the files of a model's folder that count, in name order: config.json and generation_config.json, the weights
 /// that are loaded (model.safetensors, or model.safetensors.index.json and the files that it names), the files of the
 /// tokenizer and of chat templates, and the config of an adapter. Only existing files are listed. \throws kIo when
-/// there is no such folder
+/// there is no such folder; kCheckpoint when that index is malformed
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);
 
 /// Returns the name of a file of model_files(folder) in its folder, as "tokenizer.json".

@@ -119,6 +119,11 @@ void check_extension(const RunConfig& config, int64_t done, int64_t rounds) {
            config->train.rounds, ": train.schedule.kind = \"", config::name_of(schedule.kind),
            "\" runs over all rounds, so a run of ", rounds,
            " had other learning rates from the first round on; allowed: with \"constant\"");
+  const auto& privacy = config->privacy;
+  const bool begun = done > 0 || privacy.protects_clients();  // the account of such a run begins with its noise
+  EK_CHECK(!begun || !privacy.noise_depends_on_rounds(), kConfig, "train.rounds is ", rounds, ", in the run ",
+           config->train.rounds, ": its noise is the least for privacy.epsilon over all rounds, so a run of ", rounds,
+           " had other noise from the first round on; allowed: with privacy.noise_multiplier given from the start");
 }
 
 std::optional<AdmissionChange> admission_change(const Json& manifest, const std::vector<std::string>& allowed) {

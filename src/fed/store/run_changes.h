@@ -53,7 +53,8 @@ std::string why_fixed(const std::filesystem::path& file, const RunConfig& config
 /// Checks that a run with `done` committed rounds may have `rounds` rounds in all.
 /// \param config  the config before the change
 /// \throws kConfig when `rounds` is below `done`; when train.stop or evaluate.keep_best is used and `rounds` is not
-/// above evaluate.every; when the learning-rate schedule depends on the number of rounds and a round is done
+/// above evaluate.every; when the learning-rate schedule or the noise of [privacy] depends on the number of rounds and
+/// a round is done, or when a run with privacy.unit = "client" has such noise
 void check_extension(const RunConfig& config, int64_t done, int64_t rounds);
 
 /// Compares the nodes' keys that may join now with the manifest's list.

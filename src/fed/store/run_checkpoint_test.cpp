@@ -479,6 +479,15 @@ TEST_F(Records, ARunResumesFromThePreviousRound) {
   EXPECT_EQ(run.take_snapshot()->state.round, 1);
 }
 
+TEST_F(Records, AnswersOfARoundThatIsMadeAgainAreDropped) {
+  const auto answers = path_ / "evaluating.jsonl";
+  write_file_atomic(answers, "{}\n");
+  RunFolder::open(path_).settle();
+  EXPECT_TRUE(fs::exists(answers));
+  RunFolder::open(path_, 1).settle();
+  EXPECT_FALSE(fs::exists(answers));
+}
+
 TEST_F(Records, ARunRestartsFromRoundZero) {
   auto run = RunFolder::open(path_, 0);
   run.settle();

@@ -12,7 +12,8 @@
 namespace evenkeel::fed {
 namespace {
 
-constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/", kScaling = "/scaling";
+constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/", kUnadaptedPrefix = "unadapted/",
+                           kScaling = "/scaling";
 
 /// An adapter state of a server and the prefix of its tensors' names.
 struct Part {
@@ -115,6 +116,7 @@ TensorMap tensors_of(const methods::ServerState& state) {
   for (const auto& part : kParts) add(out, part.prefix, part.of(shallow));
   add(out, kExtraPrefix, state.global.extras);
   add(out, kMemoryPrefix, state.memory);
+  for (const auto& site : state.unadapted) out.emplace(concat(kUnadaptedPrefix, site), at::empty({0}, at::kByte));
   return out;
 }
 
@@ -132,6 +134,8 @@ methods::ServerState state_of(const TensorMap& tensors, int64_t round, const std
       state.global.extras.emplace(view.substr(kExtraPrefix.size()), tensor);
     else if (view.starts_with(kMemoryPrefix))
       state.memory.emplace(view.substr(kMemoryPrefix.size()), tensor);
+    else if (view.starts_with(kUnadaptedPrefix))
+      state.unadapted.emplace(view.substr(kUnadaptedPrefix.size()));
     else
       EK_CHECK(insert_tensor(state, view, tensor), kCheckpoint, origin, ": unexpected tensor ", name, " of shape ",
                tensor.sizes());
@@ -177,13 +181,23 @@ ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& sou
   return memories_of(decode_safetensors(bytes_N, source).tensors, source);
 }
 
+std::set<std::string> unadapted_sites(const methods::ServerState& state, const lora::Sites& sites) {
+  std::set<std::string> names;
+  for (const auto& [name, site] : sites)
+    if (!state.global.adapters.contains(name) && !state.common.base_change.contains(name)) names.insert(name);
+  return names;
+}
+
 void check_state(const methods::ServerState& state, const lora::Sites& sites, const std::string& source) {
   const auto adapters = lora::completed(state.global.adapters, state.common.fixed);
   for (const auto* part : {&adapters, &state.global.base_delta, &state.common.fixed, &state.common.base_change})
     check_sites(*part, sites, source);
+  for (const auto& name : state.unadapted)
+    EK_CHECK(sites.contains(name), kCheckpoint, source, ": the model has no site ", name);
   for (const auto& [name, site] : sites) {
     const auto own = adapters.find(name);
-    const bool whole = own != adapters.end() && own->second.a.defined() && own->second.b.defined();
+    const bool whole =
+        own != adapters.end() ? own->second.a.defined() && own->second.b.defined() : state.unadapted.contains(name);
     EK_CHECK(whole || state.common.base_change.contains(name), kCheckpoint, source, ": the factors of site ", name,
              " are missing");
   }

@@ -2,12 +2,15 @@
 /// values are finite. check_state() checks that the factors of a state fit the model.
 ///
 /// Tensor names: "adapter/" followed by the names of lora/adapter_tensors.h, and "adapter/<site>/scaling"; the same
-/// with "base_delta/", "fixed/" and "base_change/"; "extra/<name>" and "memory/<name>". Client memories: "<id>/<name>".
+/// with "base_delta/", "fixed/" and "base_change/"; "extra/<name>" and "memory/<name>"; an empty "unadapted/<site>" per
+/// site of ServerState::unadapted. Client memories: "<id>/<name>".
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <string>
 
 #include "fed/exchange/message.h"
 
@@ -35,8 +38,12 @@ ClientMemories load_memories(const std::filesystem::path& file);
 at::Tensor encode_memories(const ClientMemories& memories);
 ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& source);
 
-/// Checks that `state` has LoRA factors or a change of the base weight for every site, and that their shapes fit the
-/// site. \throws kCheckpoint naming the site without factors, or the factors of the wrong shape
+/// Returns the sites for which `state` has neither LoRA factors nor a change of the base weight.
+std::set<std::string> unadapted_sites(const methods::ServerState& state, const lora::Sites& sites);
+
+/// Checks that `state` has LoRA factors or a change of the base weight for every site but those of
+/// ServerState::unadapted, and that their shapes fit the site.
+/// \throws kCheckpoint naming the site without factors, or the factors of the wrong shape
 void check_state(const methods::ServerState& state, const lora::Sites& sites, const std::string& source);
 
 }  // namespace evenkeel::fed

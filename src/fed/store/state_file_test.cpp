@@ -84,6 +84,25 @@ TEST_F(StateFile, EverySiteMustHaveItsFactors) {
   EXPECT_NE(refusal_of_check().find("the model has no site other"), std::string::npos);
 }
 
+TEST_F(StateFile, SitesThatAreAsInTheBaseAreStoredAsSuch) {
+  state_.global.adapters.erase(kDense);
+  EXPECT_EQ(unadapted_sites(state_, sites_), std::set<std::string>{kDense});
+  EXPECT_NE(refusal_of_check().find("the factors of site " + kDense + " are missing"), std::string::npos);
+  state_.unadapted = unadapted_sites(state_, sites_);
+  save_state(file_, state_);
+  state_ = load_state(file_, 1);
+  EXPECT_EQ(state_.unadapted, std::set<std::string>{kDense});
+  EXPECT_EQ(refusal_of_check(), "no error");
+  state_.global.adapters[kDense] = {at::ones({3, 7}), {}, {}, 1.0};
+  EXPECT_NE(refusal_of_check().find("the factors of site " + kDense + " are missing"), std::string::npos);
+  state_.global.adapters.erase(kDense);
+  state_.unadapted.insert("other");
+  EXPECT_NE(refusal_of_check().find("the model has no site other"), std::string::npos);
+  state_.unadapted = {};
+  state_.common.base_change[kDense] = {at::ones({3, 7}), at::ones({13, 3}), {}, 1.0};
+  EXPECT_TRUE(unadapted_sites(state_, sites_).empty());
+}
+
 TEST_F(StateFile, FactorsOfAnotherShapeAreRefused) {
   const auto with = [&](const std::string& site, at::Tensor a, at::Tensor b) {
     const auto before = state_.global.adapters[site];

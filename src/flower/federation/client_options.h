@@ -37,7 +37,7 @@ struct MaskingOptions {
   static constexpr int64_t kFewest = 3;
   std::filesystem::path key{};  ///< the node's private key, which signs; empty: it takes part in no masked round
   std::string peers{};          ///< public keys of the other nodes (read_peers()); empty: any node
-  int64_t min_peers = kFewest;  ///< fewest members of a round, itself included
+  int64_t min_peers = kFewest;  ///< fewest members of a round, and of its sum, itself included
 
   /// Returns true if the owner asks for masks: then runs without them are refused.
   bool is_required() const { return !peers.empty() || min_peers != kFewest; }

@@ -176,7 +176,7 @@ struct IncomingEnvelope::State {
     EK_CHECK(packing.layout == record.at<std::string>(kLayout), kData, from,
              " sends a payload of another layout than it says");
     check_heads(packing, content.heads(), from);
-    consent(envelope, packing.bytes);
+    if (!consent(envelope, packing.bytes)) return {.arrays = {}, .wanted = false};
     envelope.payload_N = allocate ? allocate(packing.bytes) : at::empty({packing.bytes}, at::kByte);
     return places_in(packing, envelope.payload_N);
   }

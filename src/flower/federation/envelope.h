@@ -93,7 +93,8 @@ class IncomingEnvelope {
  public:
   /// Called when all but the payload is known; `payload_bytes` bytes of payload follow. An Error that it throws refuses
   /// the envelope, and the sender gets the error's message.
-  using Consent = std::function<void(const Envelope& envelope, int64_t payload_bytes)>;
+  /// \return false to receive the envelope without its payload, which is then neither fetched nor stored
+  using Consent = std::function<bool(const Envelope& envelope, int64_t payload_bytes)>;
   /// Returns a tensor [bytes] uint8 that receives the payload.
   using Allocate = std::function<at::Tensor(int64_t bytes)>;
 

@@ -95,6 +95,29 @@ INSTANTIATE_TEST_SUITE_P(Methods, FederationOf, ::testing::Values("ub-smoe", "fl
                            return name;
                          });
 
+class ChangedBase : public Federation, public ::testing::WithParamInterface<std::string_view> {};
+
+/// With this seed, client 0 is idle in round 2 and drawn in round 3. Node 1 is killed after it has trained twice.
+TEST_P(ChangedBase, ReachesIdleClientsAndThoseWhoseNodeIsRestarted) {
+  const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
+  const std::initializer_list<std::string> partly = {"threads=1", "clients.participation=0.67", "train.rounds=6"};
+  std::atomic<int> replies = 0;
+  const auto kill = [&](Envelope& envelope) {
+    if (envelope.kind == kReplyEnvelope && ++replies == 2) throw Killed();
+  };
+  local(request(GetParam(), here, partly));
+  served(request(GetParam(), apart, partly), {{1, kill}});
+  EXPECT_GT(replies, 2);
+  expect_same_runs(here, apart);
+  for (const auto& record : rounds(apart)) EXPECT_FALSE(record.lost) << "round " << record.round;
+}
+INSTANTIATE_TEST_SUITE_P(Methods, ChangedBase, ::testing::Values("flora", "fedex-lora", "florist"),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::erase(name, '-');
+                           return name;
+                         });
+
 TEST_F(Federation, WhoSaysToHaveMoreExamplesThanAreAllowedIsNotLetIn) {
   const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
   std::atomic<int> offers = 0;

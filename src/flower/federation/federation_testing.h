@@ -86,7 +86,7 @@ class Federation : public testing::SmallRun {
         continue;
       }
       IncomingEnvelope incoming("the server",
-                                [&](const Envelope& envelope, int64_t bytes) { own.consent(envelope, bytes); });
+                                [&](const Envelope& envelope, int64_t bytes) { return own.consent(envelope, bytes); });
       wire.receive(*instruction, incoming.allocator());
       auto envelope = own.answer(incoming.envelope());
       over = envelope.kind == kShutdownEnvelope;

@@ -72,7 +72,7 @@ struct Fleet {
   FleetTerms terms{};
   Joining joining{};
   std::set<int64_t> agreed{};     ///< clients whose node has accepted since the server and the node started
-  std::set<int64_t> informed{};   ///< clients that have the shared state
+  std::set<int64_t> informed{};   ///< clients that have the shared state up to the last round that was announced
   bool has_shared_state = false;  ///< true: the run has a shared state, which a client needs before its first task
   std::map<int64_t, LateClient> late{};  ///< by client; emptied when the training of a round begins
   std::optional<int64_t> rounds{};       ///< rounds that are committed; nothing: the run has not begun

@@ -11,8 +11,6 @@
 namespace evenkeel::flower {
 namespace {
 
-constexpr size_t kLongestProgram = 64;                // bytes of the version that a node states
-constexpr int64_t kMostTestRows = int64_t{1} << 24;   // the server draws among the rows of all
 constexpr auto kAskAgain = std::chrono::seconds(30);  // a node that declined may have been mended since
 
 void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms) {
@@ -21,13 +19,7 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            ", allowed: above 0, up to 1");
   EK_CHECK(acceptance.examples >= 1 && acceptance.examples <= terms.most_examples, kData, "it says to have ",
            acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
-  EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
-           acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
-  EK_CHECK(acceptance.no_scores.empty() || acceptance.test_rows == 0, kData, "it says to have ", acceptance.test_rows,
-           " test rows and to give no scores of them");
-  EK_CHECK(acceptance.program.size() <= kLongestProgram && escaped(acceptance.program) == acceptance.program, kData,
-           "its program is ", shown(acceptance.program), ", allowed: up to ", kLongestProgram,
-           " bytes of printable text");
+  check_statements(acceptance);
 }
 
 std::string asked_as(const NodeInfo& node) { return concat(node.id, ' ', node.replaces, ' ', node.name); }

@@ -98,6 +98,11 @@ const std::vector<Lie>& lies() {
          if (envelope.kind == kReplyEnvelope) envelope = {envelope.run, kAcknowledgedEnvelope, "{}"};
        },
        "no reply in"},
+      {"AnEnvelopeOfNoKind",
+       [](Envelope& envelope) {
+         if (envelope.kind == kReplyEnvelope) envelope = {envelope.run, "", "{}"};
+       },
+       "sent no envelope"},
       {"NoJson",
        [](Envelope& envelope) {
          if (envelope.kind == kReplyEnvelope) envelope.header = "{";

@@ -112,6 +112,64 @@ TEST_F(MaskedFederation, AClientLostInTrainingIsRecoveredFromTheSharesOfTheOther
       << outcomes();
 }
 
+/// A run of clients with rows of their own, of which three begin and a fourth, with ten times as many, comes later.
+class JoinedLate : public MaskedFederation {
+ protected:
+  JoinedLate() {
+    change_ = [this, keyed = change_](int64_t node, NodeClientOptions& options) {
+      keyed(node, options);
+      options.data = {node == 3 ? many_ : few_};
+    };
+  }
+
+  std::string rows_in(const char* name, int count) const {
+    std::string text;
+    for (int i = 0; i < count; ++i)
+      text += concat(R"({"prompt": "Name )", i, R"(", "completion": "thing )", i % 7, "\"}\n");
+    write_file_atomic(folder_.path() / name, text);
+    return (folder_.path() / name).string();
+  }
+
+  static fed::RunRequest request_of(const fs::path& out, const char* mode, const std::vector<std::string>& files) {
+    std::vector<std::string> clients;
+    for (const auto& file : files) clients.push_back(concat("{ budget = 1.0, data = [\"", file, "\"] }"));
+    auto asked = request("fedit", out,
+                         {"threads=1", "train.rounds=1", "data.task=files", "data.limit=0", "evaluate.limit=0",
+                          "clients.budgets=[]", "clients.start=3", concat("secure_aggregation.mode=\"", mode, "\""),
+                          concat("clients.count=", files.size()), concat("clients.client=[", join(clients), "]")});
+    asked.settings.emplace_back("evaluate.tasks=[]");
+    return asked;
+  }
+
+  int joined() const {
+    int count = 0;
+    const auto audit = read_file(apart() / "federation" / fed::kAuditFile);
+    for (auto at = audit.find("\"kind\":\"join\""); at != audit.npos; at = audit.find("\"kind\":\"join\"", at + 1))
+      ++count;
+    return count;
+  }
+
+  std::string few_ = rows_in("few.jsonl", 16), many_ = rows_in("many.jsonl", 160);
+};
+
+TEST_F(JoinedLate, AClientThatJoinsDuringARoundDoesNotChangeTheScaleOfItsSum) {
+  std::atomic<bool> training = false;
+  admitted_ = [&] { return training.load(); };
+  const auto wait_for_the_fourth = [&](Envelope& envelope) {
+    if (envelope.kind != kReplyEnvelope) return;
+    training = true;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+    while (joined() < 4 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  const auto go_on = [](Envelope&) {};
+  local(request_of(here(), "sums", {few_, few_, few_}));
+  served(request_of(apart(), "masks", {few_, few_, few_, many_}), {{0, wait_for_the_fourth}, {1, go_on}, {2, go_on}},
+         4);
+  EXPECT_EQ(joined(), 4);
+  EXPECT_EQ(adapter(here()), adapter(apart()));
+}
+
 /// Clients that are lost in a phase: its kind.
 class LostInPhase : public MaskedFederation, public ::testing::WithParamInterface<const char*> {};
 

@@ -282,7 +282,7 @@ fed::UnmaskedSum MaskedRounds::sum(const methods::RoundView& round, std::span<co
   EK_CHECK(attempt_ && context().round == round.round, kInternal, "no masks of round ", round.round + 1);
   std::vector<int64_t> ids;
   for (const auto& member : context().roster) ids.push_back(member.client);
-  if (!attempt_->files.empty()) return {std::move(ids), journal_.sum(*attempt_)};
+  if (!attempt_->files.empty()) return {std::move(ids), journal_.sum(*attempt_), context().format()};
   auto server = server_round();
   for (const auto& update : updates)
     server.take_upload(place_of(update.client.id).value(),
@@ -295,7 +295,7 @@ fed::UnmaskedSum MaskedRounds::sum(const methods::RoundView& round, std::span<co
   for (const auto place : server.wrong())
     log::warning("[serve] client ", context().roster[static_cast<size_t>(place)].client, " sent a wrong share");
   record(concat("the sum of ", secure::count_of(*attempt_->survivors), " uploads is unmasked"));
-  return {std::move(ids), std::move(sum)};
+  return {std::move(ids), std::move(sum), context().format()};
 }
 
 /// Ends phase 3: what arrives later is thrown away.

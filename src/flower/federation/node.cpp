@@ -95,8 +95,8 @@ class Node {
   }
 
   void answer(const Instruction& instruction) {
-    IncomingEnvelope incoming("the server",
-                              [this](const Envelope& envelope, int64_t bytes) { client_.consent(envelope, bytes); });
+    IncomingEnvelope incoming(
+        "the server", [this](const Envelope& envelope, int64_t bytes) { return client_.consent(envelope, bytes); });
     link_.receive(instruction, incoming.allocator());
     const auto answer = answer_of(instruction, incoming.envelope());
     if (!answer) return;

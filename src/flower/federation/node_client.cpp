@@ -7,6 +7,8 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
+#include "base/system/device.h"
+#include "base/system/interrupt.h"
 #include "base/system/machine.h"
 #include "data/row_files.h"
 #include "fed/config/arithmetic.h"
@@ -27,6 +29,7 @@
 #include "flower/federation/request_check.h"
 #include "flower/federation/rows_error.h"
 #include "flower/format/flwr_message.h"
+#include "flower/node/node_options.h"
 #include "lora/peft.h"
 #include "models/cost.h"
 
@@ -64,6 +67,26 @@ auto on_own_rows(const NodeClientOptions& options, const Work& work) {
   } catch (const Error& error) {
     if (error.kind() != kData && error.kind() != kInternal) throw;
     throw RowsError(error, own_files(options));
+  }
+}
+
+/// Calls `work`. Its exceptions become Errors, except those by which the node's owner or the server ends it.
+template <typename Work>
+auto with_errors(const Work& work) {
+  try {
+    return work();
+  } catch (const Error&) {
+    throw;
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const Stopped&) {
+    throw;
+  } catch (const RunOver&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (const auto full = device_memory_message(error); !full.empty()) fail(kIo, full);
+    const std::string_view text = error.what();  // of LibTorch: with a trace in further lines
+    fail(kInternal, text.substr(0, text.find('\n')));
   }
 }
 
@@ -120,14 +143,16 @@ void require_content(const Offer& offer, const fed::RunConfig& config, const Con
   log::warning("[node] this node ", change_text(parts), "; the server records it");
 }
 
-/// Calls `write`. If it throws, those of `folders` that it made and left empty are removed.
-void without_empty_folders(std::vector<fs::path> folders, const std::function<void()>& write) {
-  std::erase_if(folders, [](const auto& folder) { return path_exists(folder); });
+/// Calls `work`. If it throws, those of `paths` that it made are removed, in the reverse order; a folder only if it is
+/// empty.
+template <typename Work>
+auto without_remains(std::vector<fs::path> paths, const Work& work) {
+  std::erase_if(paths, [](const auto& path) { return path_exists(path); });
   try {
-    write();
+    return work();
   } catch (...) {
     std::error_code ignored;
-    for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) fs::remove(*folder, ignored);
+    for (auto path = paths.rbegin(); path != paths.rend(); ++path) fs::remove(*path, ignored);
     throw;
   }
 }
@@ -230,24 +255,25 @@ struct NodeClient::Joined {
 NodeClient::NodeClient(NodeClientOptions options)
     : options_(std::move(options)), ledger_(open_ledger(options_)), record_(options_.folder) {}
 
-void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
+bool NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
   const bool laden =
       envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
   const bool bare = envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope ||
                     envelope.kind == kRefusalEnvelope || is_mask_kind(envelope.kind);
   EK_CHECK(laden || bare, kData, "an envelope of unknown kind \"", shown(envelope.kind), "\"");
-  const bool known = agreement_ && agreement_->offer.run == envelope.run;
-  const int64_t most = known && !bare ? agreement_->most_bytes(envelope.kind) : 0;
-  EK_CHECK(!known || payload_bytes <= most, kData, "a ", envelope.kind, " of ", payload_bytes,
-           " bytes, agreed on: up to ", most);
+  EK_CHECK(!bare || payload_bytes == 0, kData, "a ", envelope.kind, " of ", payload_bytes, " bytes, allowed: 0");
+  if (!agreement_ || agreement_->offer.run != envelope.run) return false;
+  const int64_t most = bare ? 0 : agreement_->most_bytes(envelope.kind);
+  EK_CHECK(payload_bytes <= most, kData, "a ", envelope.kind, " of ", payload_bytes, " bytes, agreed on: up to ", most);
   const int64_t available = machine::memory().available;
   EK_CHECK(payload_bytes <= available, kData, "a ", envelope.kind, " of ", payload_bytes, " bytes, memory has ",
            available);
+  return true;
 }
 
 Envelope NodeClient::answer(const Envelope& envelope) try {
   record_.hear(envelope);
-  auto answer = answered(envelope);
+  auto answer = with_errors([&] { return answered(envelope); });
   answer.audit = record_.head();
   return answer;
 } catch (const Error& error) {
@@ -281,7 +307,7 @@ Envelope NodeClient::keep(const Envelope& envelope) {
     const auto folder = options_.adapters / concat(server.config->name, "-", envelope.run.substr(0, 8));
     const auto factors = lora::with_one_rank(lora::received(std::move(adapter)).adapters);
     remove_dead_parts(folder, [](std::string_view name) { return name.starts_with("adapter_"); });
-    without_empty_folders({options_.adapters, folder}, [&] {
+    without_remains({options_.adapters, folder}, [&] {
       lora::save_peft_adapter(folder, factors, server.all_sites,
                               {server.model_folder.string(), lora::standard_layout(server.model.peft)});
     });
@@ -316,6 +342,12 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   auto offer = read_header<Offer>(envelope.header, "the server's offer");
   EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
   check_fields(envelope.header, record::write(offer).dump());
+  return without_remains({template_file(options_.folder, offer.run), salt_file(options_.folder, offer.run)},
+                         [&] { return accept(envelope, std::move(offer)); });
+}
+
+/// Accepts an offer, or throws why it does not.
+Envelope NodeClient::accept(const Envelope& envelope, Offer offer) {
   if (!offer.method.name.empty()) require_same_method(offer.method);
   auto config = node_config(offer, options_);
   require_same_kind(offer.method, config->method.entry());
@@ -398,14 +430,16 @@ Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun
 }
 
 Envelope NodeClient::on_reply(const Envelope& envelope) {
-  const auto news = std::get<fed::StateUpdate>(fed::from_parts(envelope.header, envelope.payload_N, "news"));
+  const auto message = fed::from_parts(envelope.header, envelope.payload_N, "news");
+  const auto* news = std::get_if<fed::StateUpdate>(&message);
+  EK_CHECK(news, kData, "an envelope of kind news that holds none");
   const auto& server = agreement_->experiment.server;
-  check_fields(envelope.header, fed::header_of(news));
-  check_request(server, news);
-  if (news.payload.size() > 0)
-    fed::check_download(lora::decode(news.payload.bytes, "news"), server.sites, fed::news_terms(server, news.round),
+  check_fields(envelope.header, fed::header_of(*news));
+  check_request(server, *news);
+  if (news->payload.size() > 0)
+    fed::check_download(lora::decode(news->payload.bytes, "news"), server.sites, fed::news_terms(server, news->round),
                         "news");
-  agreement_->experiment.fabric.announce({}, news);
+  agreement_->experiment.fabric.announce({}, *news);
   return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
 

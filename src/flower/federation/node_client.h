@@ -29,9 +29,10 @@ class NodeClient {
 
   /// Checks kind and size of an envelope before its payload is received. \throws kData when it is refused, with the
   /// agreed limit
-  void consent(const Envelope& envelope, int64_t payload_bytes) const;
-  /// Answers an envelope; a task is carried out before this returns. \throws Error when it refuses or fails; the caller
-  /// reports this to the server
+  /// \return false for a run that the node has not agreed to: its payload is not to be received, and answer() says so
+  bool consent(const Envelope& envelope, int64_t payload_bytes) const;
+  /// Answers an envelope; a task is carried out before this returns. \throws Error when it refuses or fails, which the
+  /// caller reports to the server; Interrupted, Stopped, RunOver
   Envelope answer(const Envelope& envelope);
   /// Reports that the server took the last answer. The client's state after this round becomes valid.
   void delivered();
@@ -48,6 +49,7 @@ class NodeClient {
 
   Envelope answered(const Envelope& envelope);
   Envelope consider(const Envelope& envelope);
+  Envelope accept(const Envelope& envelope, Offer offer);
   Envelope on_reply(const Envelope& envelope);
   Envelope work(const Envelope& envelope);
   Envelope keep(const Envelope& envelope);

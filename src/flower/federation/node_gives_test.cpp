@@ -1,8 +1,12 @@
 // What a node gives: requests of a server that asks for more than was agreed on are refused, each with its reason.
+#include <algorithm>
 #include <functional>
+#include <stdexcept>
 
+#include "base/system/interrupt.h"
 #include "fed/config/config_paths.h"
 #include "flower/federation/node_testing.h"
+#include "flower/node/node_options.h"
 
 namespace evenkeel::flower {
 namespace {
@@ -439,6 +443,81 @@ TEST_F(NodeInRun, NewsOfAnUnknownRoundIsRefused) {
   const fed::StateUpdate news{.round = 9, .whole = true};
   EXPECT_NE(said_to({.run = run_, .kind = kUpdateEnvelope, .header = fed::header_of(news)}).find("9 rounds"),
             std::string::npos);
+}
+
+TEST_F(NodeInRun, AMessageThatIsNotOfTheKindOfItsEnvelopeIsRefused) {
+  join();
+  const auto task = training();
+  const auto news = server().full_sync(state_);
+  EXPECT_NE(
+      said_to({run_, kUpdateEnvelope, fed::header_of(task), task.payload.bytes}).find("kind news that holds none"),
+      std::string::npos);
+  EXPECT_NE(said_to({run_, kTaskEnvelope, fed::header_of(news), news.payload.bytes}).find("kind task that holds none"),
+            std::string::npos);
+  const auto audit = read_file(options_.folder / fed::kAuditFile);
+  EXPECT_NE(audit.find("asked: news; refused: "), std::string::npos) << audit;
+  EXPECT_EQ(asked(task), "") << "the node goes on";
+}
+
+TEST_F(NodeGives, AnExceptionOfAnyTypeRefusesTheRequestUnlessItEndsTheNode) {
+  options_.on_agreement = [](const std::string&) { throw std::out_of_range("a value of a row"); };
+  EXPECT_EQ(offered({}), "[internal] a defect of the node's program; the node's log says why");
+  const auto expect_to_pass = [&]<typename Exception>(const Exception& exception) {
+    options_.on_agreement = [exception](const std::string&) { throw exception; };
+    restart();
+    EXPECT_THROW(offered({}), Exception);
+  };
+  expect_to_pass(Interrupted("stopped"));
+  expect_to_pass(Stopped());
+  expect_to_pass(RunOver());
+}
+
+TEST_F(NodeInRun, BringsNoPayloadIntoMemoryThatItHasNotAgreedTo) {
+  join();
+  const auto takes = [&](const std::string& run, const char* kind, int64_t bytes) {
+    return node().consent({.run = run, .kind = kind, .header = "{}"}, bytes);
+  };
+  for (const auto* laden : {kUpdateEnvelope, kTaskEnvelope, kAdapterEnvelope}) {
+    EXPECT_TRUE(takes(run_, laden, 1000)) << laden;
+    EXPECT_THROW(takes(run_, laden, int64_t{1} << 34), Error) << laden;
+    EXPECT_FALSE(takes("another", laden, 1)) << "the node says that it does not know the run: " << laden;
+  }
+  for (const auto* bare : {kOfferEnvelope, kShutdownEnvelope, kRefusalEnvelope, kMaskKeysEnvelope, kUnmaskEnvelope})
+    for (const auto& run : {run_, std::string("another")}) {
+      EXPECT_NO_THROW(takes(run, bare, 0)) << bare;
+      EXPECT_THROW(takes(run, bare, 1), Error) << bare;
+    }
+}
+
+TEST_F(NodeGives, ARefusedOfferLeavesNoFile) {
+  write("own.jinja", "{% for message in messages %}{{ message.content }}{% endfor %}");
+  const auto e =
+      server_of(config({"data.template=\"chat\"", concat("data.chat_template=\"", path("own.jinja"), "\"")}));
+  auto offer = offer_of(e);
+  offer.chat_template = read_file(path("own.jinja"));
+  offer.named_tokens = named_tokens_digest(e.fabric.context.tokenizer);
+  const auto files = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : entries_of(options_.folder))
+      if (const auto name = entry.filename().string(); name.starts_with(run_)) names.push_back(name);
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  auto other = offer;
+  other.sites = "other sites";
+  EXPECT_NE(offered(other), "");
+  EXPECT_EQ(files(), std::vector<std::string>());
+  options_.on_agreement = [](const std::string&) { fail(kConfig, "no"); };
+  restart();
+  EXPECT_NE(offered(offer), "") << "everything was looked at";
+  EXPECT_EQ(files(), std::vector<std::string>());
+  options_.on_agreement = {};
+  restart();
+  ASSERT_EQ(offered(offer), "");
+  const auto agreed = files();
+  EXPECT_EQ(std::count(agreed.begin(), agreed.end(), concat(run_, "-chat_template.jinja")), 1);
+  EXPECT_NE(offered(other), "");
+  EXPECT_EQ(files(), agreed) << "what an earlier agreement needs stays";
 }
 
 TEST_F(NodeInRun, ALikelihoodOfAFewRowsIsKeptBack) {

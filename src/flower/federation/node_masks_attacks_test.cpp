@@ -44,6 +44,25 @@ TEST_F(NodeMasksOf, ARosterWithAStrangerOrTooFewPeersIsRefused) {
   expect_contains(refusal(context(2)), "a roster of 4 members, allowed: 5 to 100");
 }
 
+TEST_F(NodeMasksOf, ASumOfFewerPeersThanTheOwnerAsksForIsNotSigned) {
+  options_.masking.min_peers = 4;
+  keys();
+  shares();
+  inboxes();
+  uploads({3});
+  expect_contains(refusal(kMaskSurvivorsEnvelope, set_message({true, true, true, false})),
+                  "the sum of 3 members, this node helps with 4 or more");
+  EXPECT_EQ(refusal(kMaskSurvivorsEnvelope, set_message({true, true, true, true})), "");
+}
+
+TEST_F(NodeMasksOf, TheThresholdOfARunWithColludersIsHigher) {
+  const auto colluding = config().with([](fed::ExperimentConfig& values) { values.secure_aggregation.colluders = 2; });
+  offer_.config = colluding->text();
+  node_.emplace(options_, offer_, colluding);
+  expect_contains(refusal(context()), "with a threshold of 3, agreed on: 4");
+  EXPECT_EQ(refusal([](auto& c) { c.threshold = 4; }), "");
+}
+
 TEST_F(NodeMasksOf, AServerThatShowsTwoSetsOrLeavesTheNodeOutIsRefused) {
   keys();
   shares();

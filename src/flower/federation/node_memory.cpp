@@ -61,7 +61,8 @@ void NodeMemory::load() {
     if (!number) continue;  // of another run, whose name begins with this one's
     const int64_t rounds = *number;
     check(entry.path());
-    for (const auto& [key, tensor] : load_safetensors(file(rounds)).tensors) known_[rounds][key] = tensor.clone();
+    auto& state = known_[rounds];  // it may be empty
+    for (const auto& [key, tensor] : load_safetensors(file(rounds)).tensors) state[key] = tensor.clone();
   }
 }
 
@@ -82,7 +83,8 @@ void NodeMemory::delivered() {
   // The server resumed from an earlier round. Undone states are removed first, so that a node that is killed here never
   // starts with one of them.
   while (!known_.empty() && known_.rbegin()->first >= rounds) forget(std::prev(known_.end()));
-  if (!memory.empty()) store(rounds, std::move(memory));
+  const bool was_empty = known_.empty() || known_.rbegin()->second.empty();
+  if (!memory.empty() || !was_empty) store(rounds, std::move(memory));
   constexpr size_t kKept = 2;
   while (known_.size() > kKept) forget(known_.begin());
 }

@@ -26,11 +26,10 @@ class NodeMemory {
 
   /// Returns a copy of the newest state after at most `round` rounds; empty if there is none.
   TensorMap before(int64_t round) const;
-  /// Sets the state after `round` + 1 rounds. It becomes valid when delivered() is called. An empty state means that
-  /// the round has not changed it.
+  /// Sets the state after `round` + 1 rounds, which may be empty. It becomes valid when delivered() is called.
   void propose(int64_t round, TensorMap memory);
-  /// Makes the proposed state valid and saves it, unless it is empty. Deletes states of this round and of later ones
-  /// that were stored before the server resumed.
+  /// Makes the proposed state valid and saves it, unless it is empty after a state that is empty, too. Deletes states
+  /// of this round and of later ones that were stored before the server resumed.
   void delivered();
 
  private:

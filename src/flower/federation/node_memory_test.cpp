@@ -60,7 +60,8 @@ TEST(NodeMemory, ARoundThatLeavesNoMemoryDropsThatOfUndoneRounds) {
     train(2, three_times(3));
     train(4, three_times(5));
     train(3, {});  // the server resumed after round 3
-    EXPECT_TRUE(at::equal(memory.before(9).at("rescaler"), at::full({3}, 3.0))) << place;
+    EXPECT_TRUE(at::equal(memory.before(3).at("rescaler"), at::full({3}, 3.0))) << place;
+    EXPECT_TRUE(memory.before(9).empty()) << place;
     train(2, {});  // and now after round 2, whose own state is undone too
     EXPECT_TRUE(memory.before(9).empty()) << place;
     train(5, {});
@@ -68,6 +69,25 @@ TEST(NodeMemory, ARoundThatLeavesNoMemoryDropsThatOfUndoneRounds) {
   }
   EXPECT_TRUE(NodeMemory(folder.path(), "run").before(9).empty());
   EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(NodeMemory, AStateThatARoundClearedStaysClear) {
+  const testing::TemporaryFolder folder;
+  NodeMemory memory(folder.path(), "run");
+  const auto train = [&](int64_t round, TensorMap state) {
+    memory.propose(round, std::move(state));
+    memory.delivered();
+  };
+  train(0, three_times(1));
+  train(1, {});
+  train(2, {});
+  const NodeMemory again(folder.path(), "run");
+  for (const auto* one : {&std::as_const(memory), &again}) {
+    EXPECT_TRUE(one->before(3).empty());
+    EXPECT_TRUE(at::equal(one->before(1).at("rescaler"), at::full({3}, 1.0))) << "a round that is asked for again";
+  }
+  train(3, three_times(4));
+  EXPECT_TRUE(at::equal(NodeMemory(folder.path(), "run").before(4).at("rescaler"), at::full({3}, 4.0)));
 }
 
 /// Limits the length of files for as long as it exists, as a disk that is full does.

@@ -75,7 +75,7 @@ void put_template(fed::ExperimentConfig& config, const Offer& offer, const NodeC
            "template would write another text");
   if (file.empty() && has_template(tokenizer, offer.chat_template)) return;
   make_folders(options.folder);
-  const auto copy = options.folder / concat(offer.run, "-chat_template.jinja");
+  const auto copy = template_file(options.folder, offer.run);
   write_file_atomic(copy, offer.chat_template);
   file = copy.string();
 }
@@ -89,6 +89,10 @@ bool is_agreed_on(std::string_view key, int64_t client) {
 }
 
 }  // namespace
+
+fs::path template_file(const fs::path& folder, const std::string& run) {
+  return folder / concat(run, "-chat_template.jinja");
+}
 
 fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options) {
   auto config = fed::ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "fed/config/run_config.h"
 #include "flower/federation/agreement.h"
@@ -13,7 +14,11 @@ namespace evenkeel::flower {
 /// \throws kIo, kConfig when it or its chat template cannot be read
 fed::ExperimentConfig agreed_config(const std::filesystem::path& file);
 
-/// Returns the offered config with the paths and settings of this machine.
+/// Returns the file of the chat template that the server of a run brings. \param folder  NodeClientOptions::folder
+std::filesystem::path template_file(const std::filesystem::path& folder, const std::string& run);
+
+/// Returns the offered config with the paths and settings of this machine. Writes the template file, if the run needs
+/// one: the caller removes it when it refuses the offer.
 /// \throws kConfig, kData when the offer does not go with the node's options, rows or chat template
 fed::RunConfig node_config(const Offer& offer, const NodeClientOptions& options);
 

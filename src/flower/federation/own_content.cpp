@@ -71,12 +71,14 @@ std::string digest_of_files(const fs::path& folder, bool of_tokenizer) {
 
 }  // namespace
 
+fs::path salt_file(const fs::path& folder, const std::string& run) { return folder / concat(run, "-salt.json"); }
+
 std::string salt_of_run(const fs::path& folder, const std::string& run) {
   if (folder.empty()) {
     static const std::string of_process = crypto::random_hex(kSaltBytes);
     return sha256(concat(of_process, ' ', run));
   }
-  const auto file = folder / concat(run, "-salt.json");
+  const auto file = salt_file(folder, run);
   if (path_exists(file)) {
     const Json json = read_sealed(file);
     return record::read<StoredSalt>({json, file.string(), kCheckpoint}).salt;

@@ -11,6 +11,9 @@
 
 namespace evenkeel::flower {
 
+/// Returns the file of salt_of_run().
+std::filesystem::path salt_file(const std::filesystem::path& folder, const std::string& run);
+
 /// Returns the salt of a run on this node. It is kept in `folder` (<run>-salt.json, sealed), which is made if absent.
 /// \param folder  empty: the salt is kept by the process only
 /// \throws kCheckpoint when the stored salt is damaged, kIo

@@ -62,8 +62,8 @@ class ResidentNode {
   }
 
   Envelope received(const JsonView& request, const std::shared_ptr<SharedMemory>& memory) {
-    IncomingEnvelope incoming("the server",
-                              [this](const Envelope& envelope, int64_t bytes) { client_.consent(envelope, bytes); });
+    IncomingEnvelope incoming(
+        "the server", [this](const Envelope& envelope, int64_t bytes) { return client_.consent(envelope, bytes); });
     read_records(request.at("records"), memory.get(), incoming.allocator());
     return incoming.envelope();
   }

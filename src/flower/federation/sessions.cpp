@@ -11,6 +11,7 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
+#include "base/system/interrupt.h"
 #include "flower/federation/arrivals.h"
 #include "flower/federation/task_work.h"
 
@@ -20,6 +21,8 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr double kHearing_s = 10;   // how long a message without a needed answer is waited for
 constexpr int kMostEnvelopes = 16;  // limit of a node's envelopes in one exchange, enough for five restarts of the node
+constexpr size_t kLongestProgram = 64;               // bytes of the version that a node states
+constexpr int64_t kMostTestRows = int64_t{1} << 24;  // the server draws among the rows of all
 
 /// Thrown for invalid data from a node. Only that node is lost.
 struct Unfit : std::runtime_error {
@@ -28,15 +31,17 @@ struct Unfit : std::runtime_error {
 void require_fit(bool condition, const std::string& why) {
   if (!condition) throw Unfit(why);
 }
-/// Runs `work` on data from a node; its errors become Unfit.
+/// Runs `work` on data from a node. Its exceptions become Unfit, except Interrupted, which no node causes.
 template <typename Work>
-auto fitting(const Work& work) {
+decltype(auto) fitting(const Work& work) {
   try {
     return work();
-  } catch (const Error& error) {
-    throw Unfit(error.what());
+  } catch (const Interrupted&) {
+    throw;
   } catch (const c10::Error& error) {
     throw Unfit(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    throw Unfit(error.what());
   }
 }
 
@@ -53,9 +58,20 @@ Acceptance acceptance_in(const Envelope& envelope) {
   return record::read<Acceptance>({json, "an acceptance", kData});
 }
 
-void check_no_payload(const Envelope& envelope, int64_t payload_bytes) {
+void check_statements(const Acceptance& acceptance) {
+  EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
+           acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
+  EK_CHECK(acceptance.no_scores.empty() || acceptance.test_rows == 0, kData, "it says to have ", acceptance.test_rows,
+           " test rows and to give no scores of them");
+  EK_CHECK(acceptance.program.size() <= kLongestProgram && escaped(acceptance.program) == acceptance.program, kData,
+           "its program is ", shown(acceptance.program), ", allowed: up to ", kLongestProgram,
+           " bytes of printable text");
+}
+
+bool check_no_payload(const Envelope& envelope, int64_t payload_bytes) {
   EK_CHECK(payload_bytes == 0, kData, "an envelope of kind ", shown(envelope.kind), " with ", payload_bytes,
            " bytes beside it");
+  return true;
 }
 
 Sessions::~Sessions() {
@@ -148,6 +164,7 @@ void Sessions::send(Session& session, const NodeInfo& node) {
       node.name,
       [most = fleet_.terms.most_upload](const Envelope&, int64_t bytes) {
         EK_CHECK(bytes <= most, kData, "an upload of ", bytes, " bytes, allowed: up to ", most);
+        return true;
       },
       [folder = fleet_.folder](int64_t bytes) { return mapped_buffer(folder, bytes); });
   session.sent = Clock::now();
@@ -232,7 +249,8 @@ void Sessions::on_reply(const Arrival& arrival) {
   if (arrival.kind == Kind::kLost) return;      // the node gets the envelope again when it is back
   if (arrival.kind != Kind::kReply) return lose(*session, shown(arrival.reason, kMostReason));
   try {
-    on_reply(*session, session->incoming->envelope(), arrival);
+    const auto& envelope = fitting([&]() -> const Envelope& { return session->incoming->envelope(); });
+    on_reply(*session, envelope, arrival);
   } catch (const Unfit& unfit) {
     lose(*session, shown(unfit.what(), kMostReason));
   }
@@ -281,6 +299,7 @@ void Sessions::accept(const Session& session, const Envelope& envelope) {
                   acceptance.examples == member.examples,
               concat("it comes back with budget ", acceptance.budget, " and ", acceptance.examples,
                      " examples, agreed on: ", member.budget, " and ", member.examples));
+  fitting([&] { check_statements(acceptance); });
   const auto parts = changed_parts(member.content, acceptance.content);
   require_fit(parts.empty() || fleet_.joining.on_change == fed::OnChange::kRecord, concat("it ", change_text(parts)));
   if (!parts.empty()) log::warning("[serve] ", session.name, " ", change_text(parts), "; recorded");
@@ -313,6 +332,8 @@ void Sessions::finish(Session& session, const Envelope& envelope, const Arrival&
     return std::move(std::get<fed::Reply>(message));
   });
   if (session.work == fed::AuditWork::kScore) keeps(session);
+  if (session.work == fed::AuditWork::kTrain)
+    fleet_.informed.insert(session.client.id);  // its task had the last change
   report(session, "reply", &arrival);
   session.open = false;
   session.own = {};

@@ -20,8 +20,12 @@ namespace evenkeel::flower {
 Envelope offer_envelope(const Offer& offer);
 /// Returns the acceptance in an envelope. \throws kData when the envelope is something else.
 Acceptance acceptance_in(const Envelope& envelope);
-/// Checks that an envelope has no payload. \throws kData naming the kind of `envelope` when `payload_bytes` is not 0
-void check_no_payload(const Envelope& envelope, int64_t payload_bytes);
+/// Checks what a node states of itself and the server cannot compare with anything: the number of its test rows and the
+/// version of its program. \throws kData naming the value and what is allowed
+void check_statements(const Acceptance& acceptance);
+/// Checks that an envelope has no payload. \return true
+/// \throws kData naming the kind of `envelope` when `payload_bytes` is not 0
+bool check_no_payload(const Envelope& envelope, int64_t payload_bytes);
 
 /// Runs one exchange with all its clients. Threads: one.
 class Sessions {

@@ -97,6 +97,9 @@ TEST(Lines, RecordsWithEveryKindOfValueRoundTrip) {
       ASSERT_TRUE(got) << name;
       EXPECT_TRUE(*got == value || name == "nan") << name << ": " << kind_of(*got);
     }
+    const auto decline = [](const Content&) { return ReceiveBuffers{.arrays = {}, .wanted = false}; };
+    EXPECT_EQ(read_records({line->json.at("records"), "here"}, line->memory.get(), decline).heads().size(),
+              arrays.size());
     EXPECT_TRUE(std::isnan(read.config("evenkeel").at<double>("nan")));
     EXPECT_EQ(read.metrics().at<double>("loss"), 2.25);
     for (size_t i = 0; i < arrays.size(); ++i) {

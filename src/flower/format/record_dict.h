@@ -124,6 +124,7 @@ class Content {
 struct ReceiveBuffers {
   std::vector<std::span<std::byte>> arrays;  ///< one buffer per Content::heads(), of exactly its number of bytes
   std::shared_ptr<void> owner{};             ///< kept alive until the message is complete or abandoned
+  bool wanted = true;  ///< false: the message is received without the data of its arrays, and `arrays` is empty
 };
 /// Returns buffers for a message's arrays. It is called once per message, when the message's structure is known and
 /// before any data is stored. The calling thread may be one of the transport. An exception rejects the message, and the

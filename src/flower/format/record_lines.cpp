@@ -212,6 +212,7 @@ Content read_records(const JsonView& records, const SharedMemory* memory, const 
   }
   EK_CHECK(images.size() <= limits.arrays, kData, images.size(), " arrays in a line, allowed: up to ", limits.arrays);
   const auto places = place ? place(content) : ReceiveBuffers{};
+  if (!places.wanted) return content;
   EK_CHECK(places.arrays.size() == images.size(), kInternal, places.arrays.size(), " places for ", images.size(),
            " arrays");
   for (size_t i = 0; i < images.size(); ++i) copy_image(images[i], bytes, places.arrays[i]);

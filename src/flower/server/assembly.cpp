@@ -203,6 +203,11 @@ void Assembly::ask_for_places() {
   EK_CHECK(place_ || arrays_.empty(), kData, "a message holds ", arrays_.size(), " arrays where none are wanted");
   if (place_ && !failure_) {
     const ReceiveBuffers places = place_(content_);
+    if (!places.wanted) {
+      arrays_.clear();
+      users_.clear();
+      return;
+    }
     EK_CHECK(places.arrays.size() == arrays_.size(), kInternal, arrays_.size(), " arrays were given ",
              places.arrays.size(), " places");
     owner_ = places.owner;

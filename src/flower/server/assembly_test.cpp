@@ -92,6 +92,22 @@ TEST(Assembly, AcceptsObjectsInAnyOrder) {
   }
 }
 
+TEST(Assembly, IsWholeWithoutTheDataOfArraysThatAreNotWanted) {
+  const std::vector<testing::OwnedArray> arrays = {{{"a", "float32", {7, 250}}, 1}};
+  Content content;
+  content.add("arrays", pack_arrays(testing::data_of(arrays), {.chunk_bytes = 1024}));
+  content.add("config", Config{{"rank", int64_t{4}}});
+  const Parcel parcel({}, content);
+  const testing::TemporaryFolder folder;
+  const auto decline = [](const Content&) { return ReceiveBuffers{.arrays = {}, .wanted = false}; };
+  Assembly assembly(parcel.tree(), {}, decline, folder.path(), 1 << 20);
+  for (auto missing = assembly.missing_structure(); !missing.empty(); missing = assembly.missing_structure())
+    for (const auto& id : missing) assembly.take(id, parcel.find(id)->head);
+  EXPECT_TRUE(assembly.complete());
+  EXPECT_EQ(assembly.arrays(), 0u);
+  EXPECT_EQ(assembly.content().config().at<int64_t>("rank"), 4);
+}
+
 TEST(Assembly, RefusesDataThatContradictsItsHead) {
   Forge forge;
   const auto outcome = [&](const Tree& array) { return forge.outcome(forge.message(array)); };

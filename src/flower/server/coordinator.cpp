@@ -405,7 +405,6 @@ bool Coordinator::admits(const std::string& fingerprint) const {
 }
 
 std::string Coordinator::send(uint64_t node, const Content& content, SendOptions options) {
-  EK_CHECK(parts_->registry.knows(node), kData, "no node ", node, " is known");
   return parts_->mailbox.send(node, content, std::move(options));
 }
 

@@ -41,9 +41,9 @@ class Coordinator {
   bool admits(const std::string& fingerprint) const;
 
   /// Puts a message into a node's mailbox, from which the node fetches it. Arrays are borrowed until the node has
-  /// received all of them or the message is done. Pack arrays once to send them to many nodes. \returns the message's
-  /// id
-  /// \throws kData for an unknown node, or one that has NodeLimits::open_messages unanswered messages
+  /// received all of them or the message is done. Pack arrays once to send them to many nodes. A message to a node that
+  /// is not registered, or not any more, is lost. \returns the message's id
+  /// \throws kData for a node that has NodeLimits::open_messages unanswered messages
   std::string send(uint64_t node, const Content& content, SendOptions options);
   /// Gives a message up: a later reply to it is refused. Blocks until no call uses the buffers of the message any more,
   /// so that the caller may free them.

@@ -52,5 +52,15 @@ TEST(CoordinatorTest, MetricsAreGivenToACallThatComesBeforeTheServerIsWhole) {
   }
 }
 
+TEST(CoordinatorTest, AMessageToANodeThatIsNotRegisteredAnyMoreIsLost) {
+  const testing::TemporaryFolder folder;
+  Coordinator coordinator({.port = 0, .insecure = true, .open = true, .folder = folder.path()});
+  const auto sent = coordinator.send(7, Content(), {});
+  const auto arrival = coordinator.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->message_id, sent);
+  EXPECT_EQ(arrival->kind, Arrival::Kind::kLost);
+}
+
 }  // namespace
 }  // namespace evenkeel::flower

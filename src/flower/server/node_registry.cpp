@@ -234,11 +234,6 @@ bool Registry::online(uint64_t node) const {
   return entry != nodes_.end() && online(entry->second);
 }
 
-bool Registry::knows(uint64_t node) const {
-  const std::lock_guard lock(mutex_);
-  return nodes_.contains(node);
-}
-
 std::string Registry::name(uint64_t node) const {
   const std::lock_guard lock(mutex_);
   const auto entry = nodes_.find(node);

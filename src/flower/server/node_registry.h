@@ -66,7 +66,6 @@ class Registry {
 
   /// Returns true if the node is online; false for an unknown id.
   bool online(uint64_t node) const;
-  bool knows(uint64_t node) const;
   /// Returns the name on the list of allowed keys, else the key's fingerprint; "?" for an unknown id.
   std::string name(uint64_t node) const;
   /// Returns the registered nodes whose keys may call (accepts()).

@@ -8,6 +8,8 @@
 #include <cmath>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
+#include "base/system/device.h"
 #include "nn/aten_engine/norm.h"
 #include "nn/cuda_kernels/norm.h"
 #include "nn/dense/loss.h"
@@ -127,6 +129,17 @@ at::Tensor rotated_together(const at::Tensor& q_NHP, const at::Tensor& k_NGP, co
   return out;
 }
 
+/// Returns has_flash() of each GPU of this process.
+const std::vector<bool>& gpus_with_flash() {
+  static const auto all = [] {
+    std::vector<bool> of;
+    for (int64_t i = 0; i < gpu_count(); ++i)
+      of.push_back(has_flash(device_identity({c10::kCUDA, static_cast<c10::DeviceIndex>(i)}).architecture));
+    return of;
+  }();
+  return all;
+}
+
 HeadSteps without_rotary(HeadSteps steps) {
   steps.rotary = {};
   return steps;
@@ -150,9 +163,16 @@ std::optional<int64_t> tokens_before(int64_t window) { return window > 0 ? std::
 
 std::optional<int64_t> tokens_after(int64_t window) { return window > 0 ? std::optional<int64_t>(0) : std::nullopt; }
 
+bool has_flash(std::string_view capability) {
+  constexpr int kLeastMajor = 8;
+  const auto major = parse_number<int>(capability.substr(0, capability.find('.')));
+  return !major || *major >= kLeastMajor;
+}
+
 bool has_flash(const at::Tensor& q) {
   const auto type = q.scalar_type();
-  return q.is_cuda() && (type == at::kBFloat16 || type == at::kHalf) && q.size(2) % 8 == 0 && q.size(2) <= 256;
+  return q.is_cuda() && (type == at::kBFloat16 || type == at::kHalf) && q.size(2) % 8 == 0 && q.size(2) <= 256 &&
+         gpus_with_flash().at(static_cast<size_t>(q.get_device()));
 }
 
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps) {

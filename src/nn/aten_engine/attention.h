@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "nn/aten_engine/layout.h"
@@ -25,6 +26,9 @@ std::optional<int64_t> tokens_before(int64_t window);
 /// Returns flash attention's argument for the tokens after itself: 0 with a window, else nullopt.
 std::optional<int64_t> tokens_after(int64_t window);
 
+/// Returns true if flash attention supports GPUs of a compute capability, as "8.0". An unknown one (empty) counts as
+/// supported.
+bool has_flash(std::string_view capability);
 /// Returns true if flash attention supports the device, type and head width of `q`.
 bool has_flash(const at::Tensor& q);
 

@@ -67,7 +67,7 @@ void put_routing(const RecordedStack& stack, const std::vector<at::Tensor>& resu
 at::Tensor StackGraphs::run(const GraphedPass& pass) {
   const auto& in = pass.input;
   if (in.cache) return steps_.run(pass, /*may_record=*/!is_failed_);
-  if (!steps_.is_empty()) steps_.clear(), arena_ = KvArena();  // training needs the memory of generation
+  steps_.clear(), arena_ = KvArena();  // training needs the memory of generation, recorded or not
   auto layout = Layout::of(in.batch, in.rotary_width, in.ropes, in.device, kLongestStep);
   const auto stack = recording(pass, layout);
   if (!stack) {

@@ -37,7 +37,6 @@ class StepRecordings {
   /// Computes a pass over a cache: see PassGraphs. The next call overwrites the result.
   /// \param may_record  false: the pass runs operator by operator, padded as if it were recorded \return [B, D]
   at::Tensor run(const GraphedPass& pass, bool may_record);
-  bool is_empty() const { return known_.empty(); }
   /// Drops all recordings and the factors that they keep.
   void clear() { known_.clear(); }
 

@@ -90,6 +90,8 @@ class KvArena {
   /// These are finite if all keys and values were, as attention requires: it multiplies masked values by zero.
   /// \return [layers, 2, G, places x capacity, P]
   at::Tensor memory(const KvShape& shape, int64_t places, int64_t capacity);
+  /// Returns the bytes that the arena keeps.
+  int64_t bytes() const { return values_.defined() ? static_cast<int64_t>(values_.nbytes()) : 0; }
 
  private:
   at::Tensor values_;

@@ -55,7 +55,8 @@ class PassGraphs {
   /// \return [R, D]
   virtual at::Tensor run(const GraphedPass& pass) = 0;
   /// Returns the memory of caches with places. Recordings contain its addresses, so only one such cache may be in use
-  /// at a time. A training step frees the recordings of passes over a cache, and this memory with them.
+  /// at a time. A training step frees the recordings of passes over a cache, and this memory. It may be freed without
+  /// them, by assigning an arena: only a cache at the recorded addresses replays a recording.
   virtual KvArena& arena() = 0;
   virtual PassGraphCounts counts() const = 0;
 };

@@ -125,38 +125,40 @@ bool has_mode(const Studies& studies, const std::string& arm, const std::string&
 
 double unit_factor(const PaperTable& table) { return table.unit == "percent" ? 100 : 1; }
 
+using BySeed = std::map<int64_t, double>;
+
 /// Returns the values of an arm by seed, from the first study that has both arm and row.
-std::vector<std::optional<double>> by_seed(const PaperTable& table, const Studies& studies, const std::string& row,
-                                           const std::string& arm) {
+BySeed by_seed(const PaperTable& table, const Studies& studies, const std::string& row, const std::string& arm) {
   for (const auto& study : studies) {
     if (!study->has(arm)) continue;
     const StudyValues of_study(table, *study);
     if (!of_study.has_row(row)) continue;
-    std::vector<std::optional<double>> values;
-    for (const int64_t seed : study->runs.seeds) {
-      const auto value = of_study.value(row, arm, seed);
-      values.push_back(value ? std::optional(*value * unit_factor(table)) : std::nullopt);
-    }
+    BySeed values;
+    for (const int64_t seed : study->runs.seeds)
+      if (const auto value = of_study.value(row, arm, seed)) values.emplace(seed, *value * unit_factor(table));
     return values;
   }
   return {};
 }
 
-using ValuesOfRow = std::function<std::vector<std::optional<double>>(const PaperResult&)>;
-
-/// Returns the mean over all rows' studies, for tables whose rows come from several studies.
-std::vector<std::optional<double>> average_of_rows(std::span<const PaperResult> rows, const ValuesOfRow& values_of) {
-  std::vector<std::optional<double>> means;
+/// Returns the mean over all rows' studies of the seeds that all have, for tables whose rows come from several studies.
+BySeed average_of_rows(std::span<const PaperResult> rows, const std::function<BySeed(const PaperResult&)>& values_of) {
+  BySeed sums;
   for (const auto& row : rows) {
     const auto values = values_of(row);
-    if (values.empty()) return {};
-    if (means.empty()) means.assign(values.size(), 0.0);
-    for (size_t i = 0; i < means.size(); ++i)
-      means[i] = means[i] && i < values.size() && values[i] ? std::optional(*means[i] + *values[i]) : std::nullopt;
+    if (&row == &rows.front())
+      for (const auto& [seed, value] : values) sums.emplace(seed, 0.0);
+    std::erase_if(sums, [&](const auto& sum) { return !values.contains(sum.first); });
+    for (auto& [seed, sum] : sums) sum += values.at(seed);
   }
-  for (auto& mean : means)
-    if (mean) *mean /= static_cast<double>(rows.size());
-  return means;
+  for (auto& [seed, sum] : sums) sum /= static_cast<double>(rows.size());
+  return sums;
+}
+
+std::vector<double> values_of(const BySeed& by_seed) {
+  std::vector<double> values;
+  for (const auto& [seed, value] : by_seed) values.push_back(value);
+  return values;
 }
 
 bool is_marked(const PaperTable& table, const std::string& row, const std::string& arm) {
@@ -245,9 +247,8 @@ void average(std::span<const PaperResult> rows, PaperResult& result) {
   for (size_t i = 0; i < result.cells.size(); ++i) {
     result.cells[i].by_seed = average_of_rows(rows, [&](const PaperResult& row) { return row.cells[i].by_seed; });
     if (result.other_mode[i])
-      result.other_mode[i]->by_seed = average_of_rows(rows, [&](const PaperResult& row) {
-        return row.other_mode[i] ? row.other_mode[i]->by_seed : std::vector<std::optional<double>>();
-      });
+      result.other_mode[i]->by_seed = average_of_rows(
+          rows, [&](const PaperResult& row) { return row.other_mode[i] ? row.other_mode[i]->by_seed : BySeed(); });
   }
 }
 
@@ -265,8 +266,9 @@ Studies open(const PaperTable& table, std::span<const comparison::StudyRuns> run
 
 std::vector<double> paired(const PaperCell& one, const PaperCell& other) {
   std::vector<double> differences;
-  for (size_t i = 0; i < std::min(one.by_seed.size(), other.by_seed.size()); ++i)
-    if (one.by_seed[i] && other.by_seed[i]) differences.push_back(*one.by_seed[i] - *other.by_seed[i]);
+  for (const auto& [seed, value] : one.by_seed)
+    if (const auto found = other.by_seed.find(seed); found != other.by_seed.end())
+      differences.push_back(value - found->second);
   return differences;
 }
 
@@ -331,7 +333,7 @@ std::optional<double> best_of(const PaperTable& table, const PaperResult& result
 bool cells_share_seeds(const PaperResult& result) {
   const auto is_unlike = [](const PaperCell& one, const PaperCell& other) {
     return !std::equal(one.by_seed.begin(), one.by_seed.end(), other.by_seed.begin(), other.by_seed.end(),
-                       [](const auto& a, const auto& b) { return a.has_value() == b.has_value(); });
+                       [](const auto& a, const auto& b) { return a.first == b.first; });
   };
   return std::adjacent_find(result.cells.begin(), result.cells.end(), is_unlike) == result.cells.end();
 }
@@ -406,7 +408,7 @@ std::vector<comparison::Interval> claimed_intervals(const PaperTable& table, con
     if (const auto interval = comparison::t_interval(values)) intervals.push_back(*interval);
   };
   if (!is_of_all_arms(claim.is)) {
-    add(paired(own, PaperCell{.paper = {}, .by_seed = std::vector<std::optional<double>>(own.by_seed.size(), 0.0)}));
+    add(values_of(own.by_seed));
     return intervals;
   }
   for (const auto& other : result.cells)
@@ -481,22 +483,12 @@ void add_line(const PaperTable& table, const std::string& row, const std::string
 }  // namespace
 
 std::optional<double> PaperCell::mean() const {
-  std::vector<double> values;
-  for (const auto& value : by_seed)
-    if (value) values.push_back(*value);
-  return values.empty() ? std::nullopt : std::optional(comparison::mean_of(values));
+  return by_seed.empty() ? std::nullopt : std::optional(comparison::mean_of(values_of(by_seed)));
 }
 
-std::optional<comparison::Interval> PaperCell::interval() const {
-  std::vector<double> values;
-  for (const auto& value : by_seed)
-    if (value) values.push_back(*value);
-  return comparison::t_interval(values);
-}
+std::optional<comparison::Interval> PaperCell::interval() const { return comparison::t_interval(values_of(by_seed)); }
 
-int64_t PaperCell::seeds() const {
-  return std::count_if(by_seed.begin(), by_seed.end(), [](const auto& value) { return value.has_value(); });
-}
+int64_t PaperCell::seeds() const { return static_cast<int64_t>(by_seed.size()); }
 
 std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const comparison::StudyRuns> runs) {
   const auto studies = open(table, runs);

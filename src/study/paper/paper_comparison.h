@@ -1,6 +1,7 @@
 /// \file  Compares the results of studies with a table of the paper.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,12 +16,12 @@ namespace evenkeel::study {
 
 /// A printed value of the paper, and the values of our runs.
 struct PaperCell {
-  std::optional<double> paper;                 ///< empty: the paper has no such row
-  std::vector<std::optional<double>> by_seed;  ///< in the order of the study's seeds; empty: no study has the row
-  bool marked = false;                         ///< a note of the table refers to this cell
-  std::string mode{};                          ///< rank evaluation mode of the values; empty: the method has none
+  std::optional<double> paper;        ///< empty: the paper has no such row
+  std::map<int64_t, double> by_seed;  ///< of the seeds with a value; empty: no study has the row
+  bool marked = false;                ///< a note of the table refers to this cell
+  std::string mode{};                 ///< rank evaluation mode of the values; empty: the method has none
 
-  std::optional<double> mean() const;                    ///< over the seeds with a value; nothing if there is none
+  std::optional<double> mean() const;                    ///< nothing if no seed has a value
   std::optional<comparison::Interval> interval() const;  ///< 95 %, by t over seeds
   int64_t seeds() const;                                 ///< number of seeds with a value
 };

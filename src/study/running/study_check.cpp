@@ -32,8 +32,15 @@ std::vector<size_t> runs_to_check(const StudyTask& task) {
   return chosen;
 }
 
-/// Checks that the input files of all runs that have begun are unchanged: further runs would be compared with them. A
-/// base that was moved has the same files where it is now.
+/// Checks that a run's method in Python has the source that the run was made with.
+void check_method_source(const Json& manifest, const methods::MethodEntry& entry) {
+  EK_CHECK(!fed::has_changed_method(manifest, entry, true), kConfig, entry.described->file,
+           " is not the source of method ", entry.name, " that the run was made with: its sha256 is ",
+           entry.described->sha256, "; put the file back, or choose another --out");
+}
+
+/// Checks that the input files, and the methods in Python, of all runs that have begun are unchanged: further runs
+/// would be compared with them. A base that was moved has the same files where it is now.
 /// \return the number of these runs
 int64_t check_inputs_of_begun(const StudyTask& task) {
   const auto why_fixed = [](const std::filesystem::path&) {
@@ -41,13 +48,16 @@ int64_t check_inputs_of_begun(const StudyTask& task) {
   };
   const auto& moved = task.study.state.moved_base;
   int64_t begun = 0;
-  for (const auto& run : task.study.state.runs) {
+  for (size_t i = 0; i < task.study.runs.size(); ++i) {
+    const auto& run = task.study.state.runs[i];
     const auto folder = task.study.folder / run.folder;
     if (!fed::holds_run(folder)) continue;
     ++begun;
     try {
+      const auto manifest = fed::read_manifest(folder);
+      check_method_source(manifest, task.study.runs[i].config->method.entry());
       const auto base = models::find_model_folder(moved.empty() ? fed::run_config(folder)->model.path : moved);
-      fed::check_input_files(folder, fed::read_manifest(folder), base, why_fixed);
+      fed::check_input_files(folder, manifest, base, why_fixed);
     } catch (const Error& error) {
       throw error.with_context(run.label());
     }
