@@ -106,7 +106,7 @@ TEST(AnswerRowsTestDevice, ABatchAndThePlacesOfEarlierOnesFitIntoTheCache) {
   const auto graphs = nn::engine_of(nn::EngineKind::kAten).graphs();
   const models::ForwardOptions forward{.compute = {.engine = nn::EngineKind::kAten}, .graphs = graphs.get()};
   const auto shape = kv_shape(*model, nn::KvType::kExact, forward.compute);
-  EvaluationOptions options{.max_new_tokens = 12};
+  EvaluationOptions options{.max_new_tokens = 32};  // no answer is longer
   const int64_t length = std::ssize(PreparedTask(task, {rows}, characters(), model->spec(), options).prompt(0));
   const PromptSizes five{.count = 5, .tokens = 5 * length, .longest = length};
   const int64_t most = cached_tokens(five, options.max_new_tokens, 1, shape.device) * shape.token_bytes();

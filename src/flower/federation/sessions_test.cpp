@@ -105,7 +105,8 @@ TEST_F(ComesBack, AndGivesScoresOfItsRows) {
 TEST_F(ComesBack, WithANumberOfTestRowsThatNobodyMayJoinWithAndIsLost) {
   for (const int64_t rows : {int64_t{-1}, (int64_t{1} << 24) + 1, int64_t{1} << 62}) {
     const auto lost = lost_with([rows](Acceptance& acceptance) { acceptance.test_rows = rows; });
-    EXPECT_NE(lost.find(concat(rows, " test rows, allowed: 0 to ")), std::string::npos) << lost;
+    EXPECT_NE(lost.find(concat(rows)), std::string::npos) << lost;
+    EXPECT_NE(lost.find("allowed: 0 "), std::string::npos) << lost;
     EXPECT_EQ(member().test_rows, 0);
     EXPECT_EQ(member().no_scores, "it has few");
   }
