@@ -137,7 +137,7 @@ void add_statistics(const Inputs& in, const Aspect& arm, std::span<const ItemsOf
   const auto& values = difference.by_seed;
   difference.mean = mean_or_none(values);
   difference.deviation = deviation_or_none(values);
-  difference.t = t_interval(values);
+  difference.t = paired_interval(values);
   difference.p = t_test(values);
   difference.detectable = detectable_difference(values);
   if (values.size() < 2 || !in.options.bootstrap) return;

@@ -110,10 +110,14 @@ bool are_alike(std::span<const double> values) {
 }
 
 std::optional<Interval> t_interval(std::span<const double> values, double alpha) {
-  if (values.size() < 2 || are_alike(values)) return std::nullopt;
+  if (values.size() < 2) return std::nullopt;
   const double n = static_cast<double>(values.size()), mean = mean_of(values);
   const double half = -t_quantile(alpha / 2, n - 1) * deviation_of(values) / std::sqrt(n);
   return Interval{mean - half, mean + half};
+}
+
+std::optional<Interval> paired_interval(std::span<const double> differences) {
+  return are_alike(differences) ? std::nullopt : t_interval(differences);
 }
 
 std::optional<double> t_test(std::span<const double> values) {

@@ -24,9 +24,10 @@ double deviation_of(std::span<const double> values);
 /// its interval could be based on: differences of shares of a few hundred rows are often equal in two or three seeds.
 bool are_alike(std::span<const double> values);
 
-/// Returns mean +- t(1 - alpha / 2, n - 1) s / sqrt(n). Returns nothing for fewer than two values, or if they
-/// are_alike().
+/// Returns mean +- t(1 - alpha / 2, n - 1) s / sqrt(n). Returns nothing for fewer than two values.
 std::optional<Interval> t_interval(std::span<const double> values, double alpha = 0.05);
+/// Returns the 95 % t_interval() of differences; nothing if they are_alike().
+std::optional<Interval> paired_interval(std::span<const double> differences);
 /// Returns the two-sided p-value of the t-test of mean 0. For differences this is the paired t-test. It is 1 if all
 /// values are zero. Returns nothing for fewer than two values, or if they are_alike().
 std::optional<double> t_test(std::span<const double> values);

@@ -44,7 +44,8 @@ TEST(Statistics, EqualValuesAreNotTested) {
   const std::vector<double> alike{0.77 - 0.75, 0.02, 0.80 - 0.78};
   EXPECT_NE(alike[0], alike[1]) << "equal up to rounding";
   EXPECT_TRUE(are_alike(alike));
-  EXPECT_FALSE(t_interval(alike));
+  EXPECT_FALSE(paired_interval(alike));
+  EXPECT_TRUE(t_interval(alike));
   EXPECT_FALSE(t_test(alike));
   EXPECT_FALSE(detectable_difference(alike));
   const std::vector<double> zeros{0, 0, 0}, near{0.02, 0.0201};
@@ -52,6 +53,7 @@ TEST(Statistics, EqualValuesAreNotTested) {
   EXPECT_EQ(t_test(zeros), 1.0);
   EXPECT_FALSE(detectable_difference(zeros));
   EXPECT_TRUE(t_test(near));
+  EXPECT_TRUE(paired_interval(near));
 }
 
 TEST(Statistics, HolmMultipliesTheSmallestByAllAndKeepsTheOrder) {

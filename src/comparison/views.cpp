@@ -116,7 +116,7 @@ PairedDifference difference_over_budgets(const ArmResult& arm, const ArmResult& 
   for (size_t i = 0; i < mine.size() && i < other.size(); ++i)
     if (mine[i] && other[i]) result.by_seed.push_back(*mine[i] - *other[i]);
   if (!result.by_seed.empty()) result.mean = mean_of(result.by_seed);
-  result.t = t_interval(result.by_seed);
+  result.t = paired_interval(result.by_seed);
   result.p = t_test(result.by_seed);
   return result;
 }

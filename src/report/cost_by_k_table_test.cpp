@@ -84,7 +84,7 @@ TEST(CostByK, AnArmWithoutClientsOfSomeKAndRecordsWithoutSecondsSaySo) {
             "cost of 1,000 tokens of training by experts per token (K), mean over runs\n"
             "arm  K      FLOPs  % of K=8        seconds  % of K=8  runs\n"
             "a    2    2.000 k      25.0  15.00 +-63.53      37.5     2\n"
-            "     8    8.000 k     100.0          40.00     100.0     2\n"
+            "     8    8.000 k     100.0   40.00 +-0.00     100.0     2\n"
             "b    2  no client         -              -         -     0\n"
             "     8    6.000 k     100.0              -         -     1\n"
             "FLOPs are counted, seconds measured by each client while it trains; +-: half of\n"

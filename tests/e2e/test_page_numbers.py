@@ -223,7 +223,7 @@ def test_arms_of_one_method_with_other_settings_stay_apart(templates, tmp_path):
     assert [(arm["name"], arm["runs"]) for arm in data["arms"]] == [("fast-1", [0]), ("slow-2", [1])]
     for arm in view_of(data, "log_likelihood")["served"]["run"]["arms"]:
         assert all("low" not in mean for mean in arm["means"]) and all(difference["n"] == 0 for difference in arm["differences"])
-    folders += [synthetic_run(templates["fedit"], tmp_path / "fast-2", 2, 0), synthetic_run(templates["fedit"], tmp_path / "slow-1", 1, 3, settings=slow)]
+    folders += [synthetic_run(templates["fedit"], tmp_path / "fast-2", 2, 0), synthetic_run(templates["fedit"], tmp_path / "slow-1", 1, 2, settings=slow)]
     data, report = page_data(page_of(*folders)), json.loads(succeed("report", *folders, "--format", "json").stdout)
     arms = view_of(data, "log_likelihood")["served"]["run"]["arms"]
     assert [arm["name"] for arm in arms] == ["fast-1 (reference)", "slow-2"] and [mean["n"] for arm in arms for mean in arm["means"]] == [2] * 4

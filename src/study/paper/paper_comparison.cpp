@@ -281,7 +281,7 @@ void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agree
   const auto differences = paired(upper, lower);
   if (differences.empty()) return;
   ++agreement.pairs;
-  const auto interval = comparison::t_interval(differences);
+  const auto interval = comparison::paired_interval(differences);
   const bool agrees = comparison::mean_of(differences) > 0;
   if (agrees) ++agreement.agree;
   if (!interval) return;
@@ -405,7 +405,7 @@ std::vector<comparison::Interval> claimed_intervals(const PaperTable& table, con
   std::vector<comparison::Interval> intervals;
   const auto add = [&](std::vector<double> values) {
     for (auto& value : values) value *= sign;
-    if (const auto interval = comparison::t_interval(values)) intervals.push_back(*interval);
+    if (const auto interval = comparison::paired_interval(values)) intervals.push_back(*interval);
   };
   if (!is_of_all_arms(claim.is)) {
     add(values_of(own.by_seed));
