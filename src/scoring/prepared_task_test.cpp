@@ -91,8 +91,9 @@ class PreparedTasks : public ::testing::Test {
         const auto& example = trained.examples[i];
         auto ids = task.prompt(i);
         EXPECT_EQ(std::ssize(ids), example.first_target);
-        ASSERT_FALSE(task.answer_tokens(i).empty());
-        for (const int64_t id : task.answer_tokens(i)[0]) ids.push_back(id);
+        const auto answers = task.answer_tokens(i);
+        ASSERT_FALSE(answers.empty());
+        ids.insert(ids.end(), answers[0].begin(), answers[0].end());
         ASSERT_LT(ids.size(), example.ids.size());
         EXPECT_EQ(example.ids[ids.size()], kEos);
         EXPECT_EQ(tokenizer.decode(ids), tokenizer.decode(std::span(example.ids).first(ids.size())))
