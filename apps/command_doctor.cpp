@@ -161,7 +161,8 @@ struct ShapedModel {
 ShapedModel open_shape(const std::string& path) {
   const auto folder = models::find_model_folder(path);
   auto model = models::load_shape(folder);
-  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
+  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(),
+           " holds neither model.safetensors nor the files of model.safetensors.index.json");
   return {path, folder, std::move(model)};
 }
 

@@ -69,7 +69,8 @@ void check_rows(const std::string& path, std::string_view flag) try {
 void check_model(const std::string& path) try {
   const auto folder = models::find_model_folder(path);
   const auto shape = models::load_shape(folder);
-  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
+  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(),
+           " holds neither model.safetensors nor the files of model.safetensors.index.json");
   tokenizer::Tokenizer::of_model(folder).check_fits(shape->spec().vocab_size, folder);
 } catch (const Error& error) {
   throw error.with_context("--model");

@@ -16,6 +16,7 @@ from evenkeel_flower.lines import VERSION, connect, images_in, record_of_json
 
 APP = pathlib.Path(__file__).resolve().parent.parent
 REST = 0.1  # seconds between two looks for replies
+GONE = 5  # of Flower's error codes: the node is not available
 
 app = ServerApp()
 
@@ -116,6 +117,7 @@ class Relay:
     def __init__(self, grid, lines, run):
         self.grid, self.lines, self.run_id = grid, lines, run
         self.waiting = {}  # node by message id, in the order in which they are looked for
+        self.untaken = {}  # the same, of messages that Flower did not take: each arrives as an error
         self.known = None  # of the last arrays: a descriptor that keeps their inode theirs, how they were told, the record
 
     def run(self):
@@ -157,10 +159,9 @@ class Relay:
         message = Message(self.content(line, memory), dst_node_id=line["node"], message_type=line["type"],
                           group_id=line.get("group", ""), **more)
         ids = [one for one in self.grid.push_messages([message]) if one]
-        if not ids:
-            raise ValueError(f"Flower takes no message to node {line['node']}")
-        self.waiting[ids[0]] = line["node"]
-        return {"message": ids[0]}, None
+        sent, among = (ids[0], self.waiting) if ids else (f"untaken {message.object_id}", self.untaken)
+        among[sent] = line["node"]
+        return {"message": sent}, None
 
     def content(self, line, memory):
         with images_in(memory, line.get("bytes", 0)) as image:
@@ -184,6 +185,8 @@ class Relay:
 
     def poll(self, line, _):
         limit = time.monotonic() + line.get("wait", 0)
+        if self.untaken:
+            return failure(*self.untaken.popitem(), GONE, "Flower takes no message to it")
         while True:
             for message in list(self.waiting):
                 for reply in self.grid.pull_messages([message]):
@@ -193,11 +196,16 @@ class Relay:
             time.sleep(REST)
 
     def arrival(self, message, reply):
-        told = {"message": message, "node": self.waiting.pop(message)}
+        node = self.waiting.pop(message)
         if reply.has_error():
-            return {"arrival": {**told, "kind": "error", "code": reply.error.code, "error": reply.error.reason or ""}}, None
-        return {"arrival": {**told, "kind": "reply"}}, reply.content
+            return failure(message, node, reply.error.code, reply.error.reason or "")
+        return {"arrival": {"message": message, "node": node, "kind": "reply"}}, reply.content
 
     def forget(self, line, _):
-        self.waiting.pop(line["message"], None)
+        for among in (self.waiting, self.untaken):
+            among.pop(line["message"], None)
         return {}, None
+
+
+def failure(message, node, code, why):
+    return {"arrival": {"message": message, "node": node, "kind": "error", "code": code, "error": why}}, None

@@ -147,7 +147,8 @@ def test_a_row_that_is_cut_or_left_out_is_shown_as_it_is_trained(chatty, tmp_pat
             {"instruction": "word " * 300, "output": "lost"}, {"instruction": "Short?", "output": "yes"}]
     config = config_of(tmp_path, chatty, rows, "paper", cutoff=100)
     done = succeed("train", config, "--out", tmp_path / "run")
-    assert "3 of 4 rows are longer than data.cutoff" in done.stderr and "tokenize --config shows them" in done.stderr
+    assert "3 of 4 rows are longer than data.cutoff = 100 tokens; 1 of them keep a window of their context" in done.stderr
+    assert "1 of 4 rows have no token of an answer within data.cutoff = 100 tokens and are left out" in done.stderr
     by_line = {int(one["row"].rsplit(":", 1)[1]): one for one in shown("--config", config)}
     assert {line for line, one in by_line.items() if one["left_out"]} == {3} and {line for line, one in by_line.items() if one["cut"]} == {1, 2, 3}
     assert by_line[1]["context_cut"] and not by_line[2]["context_cut"]

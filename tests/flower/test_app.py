@@ -146,7 +146,7 @@ def test_rejections_of_the_node_and_a_missing_node_are_errors_with_a_reason(node
 # --- the server's half ---
 
 class GridDouble:
-    """A SuperLink with two nodes. The second one fails."""
+    """A SuperLink with two nodes. The second one fails, and a third one, 9, has left."""
 
     def __init__(self):
         self.pushed = {}
@@ -155,6 +155,8 @@ class GridDouble:
         return [types.SimpleNamespace(node_id=2**63 + 5, name=""), types.SimpleNamespace(node_id=7, name="site-one")]
 
     def push_messages(self, messages):
+        if messages[0].metadata.dst_node_id == 9:
+            return [None]  # as for a node that has left
         for sent in messages:
             self.pushed[f"m{len(self.pushed)}"] = sent
         return [f"m{len(self.pushed) - 1}"]
@@ -215,6 +217,16 @@ def test_arrays_of_one_memfd_are_built_once_and_a_cancelled_message_is_not_sent(
     engine.ask({"op": "forget", "message": "m0"})
     assert engine.ask({"op": "poll", "wait": 5})[0]["arrival"]["message"] == "m1"
     assert engine.ask({"op": "poll", "wait": 0})[0]["arrival"] is None
+
+
+def test_a_message_that_flower_does_not_take_arrives_as_an_error(relay):
+    engine, grid, _ = relay
+    untaken, forgotten = (engine.ask({"op": "send", "node": 9, "type": type_, "group": "2"}, doubles.content(1))[0]["message"]
+                          for type_ in ("train", "query"))
+    engine.ask({"op": "forget", "message": forgotten})
+    assert engine.ask({"op": "poll", "wait": 5})[0]["arrival"] == {
+        "message": untaken, "node": 9, "kind": "error", "code": 5, "error": "Flower takes no message to it"}
+    assert engine.ask({"op": "poll", "wait": 0})[0]["arrival"] is None and not grid.pushed
 
 
 @pytest.mark.parametrize("line, word", [({"op": "dance"}, "allowed: hello"), ({"op": "hello", "version": 9}, "version 9"),

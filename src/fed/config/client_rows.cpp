@@ -13,8 +13,14 @@ namespace {
 void warn_about_cut_rows(const data::TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
   if (tokenized.cut == 0) return;
   log::warning("[data] ", tokenized.cut, " of ", rows, " rows are longer than data.cutoff = ", cutoff, " tokens; ",
-               tokenized.windowed, " of them keep a window of their context, ", tokenized.without_target,
-               " lost their whole answer and are left out: tokenize --config shows them");
+               tokenized.windowed, " of them keep a window of their context: tokenize --config shows them");
+}
+
+void warn_about_rows_without_answer(const data::TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
+  if (tokenized.without_target == 0) return;
+  log::warning("[data] ", tokenized.without_target, " of ", rows,
+               " rows have no token of an answer within data.cutoff = ", cutoff,
+               " tokens and are left out: tokenize --config shows them");
 }
 
 void warn_about_conversations(const data::TokenizedRows& tokenized, size_t rows) {
@@ -98,6 +104,7 @@ ReadRows read_rows(data::TaskRows set, const RunConfig& config, const tokenizer:
   if (!set.note.empty()) log::warning("[data] ", who, set.note);
   auto tokenized = data::tokenize_rows(set.rows, tokenizer, config->data.tokenize_options(model.end_of_text));
   warn_about_cut_rows(tokenized, set.rows.size(), config->data.cutoff);
+  warn_about_rows_without_answer(tokenized, set.rows.size(), config->data.cutoff);
   warn_about_conversations(tokenized, set.rows.size());
   return {std::move(set), std::move(tokenized)};
 }
