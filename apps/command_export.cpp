@@ -77,7 +77,8 @@ at::Tensor merged_weight(const std::string& name, const at::Tensor& base, const 
   return models::stored_as(type, sum.add_(base), name);
 }
 
-/// Returns the config.json of a merged checkpoint. The key of the family states whether gate weights sum to one.
+/// Returns the config.json of a merged checkpoint. The key of the family states whether gate weights sum to one. It
+/// names no files that are not written: the folder's own code, and layers for multi-token prediction.
 std::string merged_config(const models::CausalLm& model, const nn::RouterOptions& router) {
   auto config = OrderedJson::parse(model.config_json());
   const auto& gates = model.spec().gates;
@@ -86,22 +87,27 @@ std::string merged_config(const models::CausalLm& model, const nn::RouterOptions
            config::name_of(router.gate_norm), ", which no config.json of family ", model.spec().family,
            " says: export an adapter");
   if (sum_to_one != gates.renormalise) config[gates.key] = sum_to_one;
-  config.erase("_name_or_path");
+  for (const auto* key : {"_name_or_path", "auto_map"}) config.erase(key);
+  for (const auto* key : {"num_nextn_predict_layers", "num_mtp_layers"})
+    if (config.contains(key)) config[key] = 0;
   return config.dump(2) + "\n";
 }
 
-/// Removes the keys in which transformers stores where a tokenizer came from, usually a local folder.
+/// Removes the keys in which transformers stores where a tokenizer came from, usually a local folder, and its own code,
+/// which is not copied.
 std::string without_paths(const std::string& tokenizer_config, const std::string& place) {
   auto config = parse_json<OrderedJson>(tokenizer_config, place);
   if (!config.is_object()) return tokenizer_config;
   size_t erased = 0;
-  for (const auto* key : {"name_or_path", "tokenizer_file", "vocab_file", "merges_file"}) erased += config.erase(key);
+  for (const auto* key :
+       {"name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file", "auto_map"})
+    erased += config.erase(key);
   return erased == 0 ? tokenizer_config : config.dump(2) + "\n";
 }
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
-  for (const auto* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                           "generation_config.json", "vocab.json", "merges.txt"}) {
+  for (const auto* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
+                           "added_tokens.json", "generation_config.json", "vocab.json", "merges.txt"}) {
     if (!path_exists(from / name)) continue;
     const auto text = read_file(from / name);
     const bool is_config = std::string_view(name) == "tokenizer_config.json";

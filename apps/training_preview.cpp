@@ -32,6 +32,7 @@ std::vector<int64_t> targets_of(const data::Example& example) {
 struct SeenRow {
   std::string place;                       ///< file and line, or the number of a generated row
   const data::Example* example = nullptr;  ///< null: the row is left out
+  std::string fault{};                     ///< why it cannot be tokenised; empty if it can
   bool cut = false, windowed = false, last_only = false;
 };
 
@@ -99,6 +100,7 @@ class Preview {
              " is tokenised otherwise alone");
     return {.place = row.origin.empty() ? concat("row ", index) : row.origin,
             .example = example,
+            .fault = alone.first_fault,
             .cut = alone.cut > 0,
             .windowed = alone.windowed > 0,
             .last_only = alone.last_only > 0};
@@ -131,7 +133,8 @@ class Preview {
   void print_text(int64_t client, const SeenRow& row) const {
     std::cout << row.place << ", " << config_->clients.who(client) << ": ";
     if (row.example == nullptr) {
-      std::cout << "left out, no token of its answer is within data.cutoff = " << config_->data.cutoff << "\n\n";
+      const auto lost = concat("no token of its answer is within data.cutoff = ", config_->data.cutoff);
+      std::cout << "left out, " << (row.fault.empty() ? lost : row.fault) << "\n\n";
       return;
     }
     const auto targets = targets_of(*row.example);

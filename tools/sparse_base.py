@@ -263,10 +263,10 @@ def recipe(flags, rows):
 
 def load_unfinished(file, made_by):
     """Returns the number of steps done and the blocks."""
-    kept, first, blocks = torch.load(file, weights_only=False)
+    kept, *rest = torch.load(file, weights_only=False)
     if kept != made_by:
         raise SystemExit(f"{file}: of another version of this script, other flags or other texts; remove it to begin again")
-    return first, blocks
+    return rest
 
 
 def main():

@@ -27,11 +27,6 @@ def mean_cell(values, like):
     return pages.printed(np.mean(list(values.values())), like)
 
 
-def difference_cell(differences, like):
-    low, high = pages.scipy_stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-    return f"{pages.printed(differences.mean(), like)} +- {pages.printed((high - low) / 2, like)}"
-
-
 def fill_table(comment, table):
     """Fills a table of one endpoint, whose comment names the reference."""
     file, settings = re.fullmatch(r"values/(\S+)\.csv (.*)", comment, re.S).groups()
@@ -53,9 +48,9 @@ def fill_table(comment, table):
             elif arm == reference:
                 cells.append("")
             elif head == "p":
-                cells.append("< 0.001" if corrected[arm] < 0.001 else f"{corrected[arm]:.3f}")
+                cells.append(pages.p_cell(corrected[arm]))
             else:
-                cells.append(difference_cell(differences[arm], like))
+                cells.append(pages.difference_cell(differences[arm], like))
         made.append("|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|")
     return "\n".join(made) + "\n"
 
@@ -73,7 +68,7 @@ def fill_overview(columns, table):
             elif values is None:
                 cells[place] = "-"
             else:
-                cells[place] = difference_cell(pages.paired(values, pages.of_row(rows[0], endpoint)), like)
+                cells[place] = pages.difference_cell(pages.paired(values, pages.of_row(rows[0], endpoint)), like)
         made.append("| " + " | ".join(cells) + " |")
     return "\n".join([heads, rule, *made]) + "\n"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Type
 
 from ._calls import Call
-from ._objects import (Client, Factors, LocalSetup, Loss, LossStep, Payload, RoundView, RoutingCounts, Server,
-                       ServerState, Step, Uploads, View, places)
+from ._objects import (Client, Factors, FixedCounts, FixedGroup, FixedSetup, FixedState, LocalSetup, Loss, LossStep,
+                       Payload, ReceivedPayload, RoundView, RoutingCounts, Server, ServerState, Step, Uploads, View,
+                       places)
 from ._wire import Packer
 
 __all__ = ["arguments_of", "base_result", "encoded", "given_to_base", "result_of"]
@@ -17,12 +18,17 @@ def _round(_: Call, given: Any) -> RoundView:
 
 
 def _counts(call: Call, given: Any) -> Dict[str, RoutingCounts]:
-    counts = call.group(given["of"], "counts")
-    return {layer: RoutingCounts(counts[layer], tokens) for layer, tokens in given["tokens"].items()}
+    counts = call.group(given["of"], "counts", "counts")
+    return FixedGroup({layer: FixedCounts(counts[layer], tokens) for layer, tokens in given["tokens"].items()}, "counts")
 
 
-def _payload(call: Call, given: Any) -> Payload:
-    return Payload(_call=call, _given=given)
+def _received(call: Call, given: Any) -> Payload:
+    return ReceivedPayload(_call=call, _given=given)
+
+
+def _state(call: Call, given: Any) -> ServerState:
+    """A state. `aggregate` may edit and return the one that it gets."""
+    return (ServerState if call.hook == "aggregate" else FixedState)(call, given)
 
 
 def _step(call: Call, given: Any) -> Step:
@@ -30,8 +36,8 @@ def _step(call: Call, given: Any) -> Step:
 
 
 READERS: Dict[str, Callable[[Call, Any], Any]] = {
-    "server": Server, "state": ServerState, "view": View, "step": _step, "uploads": Uploads, "setup": LocalSetup, "round": _round,
-    "client": lambda _, given: Client(**given), "download": _payload, "upload": _payload, "counts": _counts}
+    "server": Server, "state": _state, "view": View, "step": _step, "uploads": Uploads, "setup": FixedSetup, "round": _round,
+    "client": lambda _, given: Client(**given), "download": _received, "upload": _received, "counts": _counts}
 
 
 def arguments_of(call: Call, given: Mapping[str, Any]) -> Dict[str, Any]:
@@ -73,13 +79,13 @@ def base_result(call: Call, answer: Any, arguments: Mapping[str, Any]) -> Any:
     if call.hook in ("initialize", "aggregate"):
         return ServerState(call, answer)
     if call.hook in ("broadcast", "upload"):
-        return _payload(call, answer)
+        return Payload(_call=call, _given=answer)
     if call.hook == "prepare":
         return LocalSetup(call, answer)
     if call.hook == "diagnostics":
         return ServerState(call, answer).memory
     if call.hook == "pseudo_gradients":
-        return _payload(call, answer).adapters
+        return Payload(_call=call, _given=answer).adapters
     if call.hook in ("extra_loss", "penalty"):
         loss = Loss(0.0)
         loss.terms.append(answer)

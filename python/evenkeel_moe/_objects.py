@@ -294,6 +294,16 @@ class ServerState(_Object):
         self.round: int = given["round"] if given is not None else 0
 
 
+class FixedState(ServerState):
+    """A state to be read alone."""
+
+    adapters = _Group[Adapters](fixed=True)
+    extras = _Group[Tensors](fixed=True)
+    base_delta = _Group[Adapters](fixed=True)
+    memory = _Group[Tensors](fixed=True)
+    fixed = _Group[Adapters](fixed=True)
+
+
 class LocalSetup(_Object):
     """What a client trains in a round, and how it routes."""
 
@@ -322,13 +332,20 @@ class LocalSetup(_Object):
                 "num_candidates": self.num_candidates, "mode": self.mode, "raw_gates": self.raw_gates}
 
 
-class StepSetup(LocalSetup):
-    """The setup of a client that trains: notes can be edited, the rest is to be read alone."""
+class FixedSetup(LocalSetup):
+    """A setup to be read alone."""
 
     adapters = _Group[Adapters](fixed=True)
     extra_trainables = _Group[Tensors](fixed=True)
     modulation = _Group[Tensors](fixed=True)
+    notes = _Group[Tensors](fixed=True)
     _fixed = frozenset({"trainable", "top_k", "gate_norm", "num_candidates", "mode", "raw_gates"})
+
+
+class StepSetup(FixedSetup):
+    """The setup of a client that trains: notes can be edited, the rest is to be read alone."""
+
+    notes = _Group[Tensors]()
 
 
 class Server(_Object):
@@ -403,17 +420,21 @@ class RoutingCounts:
     tokens: int
 
 
-class Routing(RoutingCounts):
-    """The routing of one mixture layer and one micro-batch."""
-
-    def __init__(self, counts: Array, tokens: int, logits: Callable[[], Array]) -> None:
-        super().__init__(counts, tokens)
-        self._logits = logits
+class FixedCounts(RoutingCounts):
+    """Counts to be read alone."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__:
             raise _not_set(self, name)
         super().__setattr__(name, value)
+
+
+class Routing(FixedCounts):
+    """The routing of one mixture layer and one micro-batch."""
+
+    def __init__(self, counts: Array, tokens: int, logits: Callable[[], Array]) -> None:
+        super().__init__(counts, tokens)
+        self._logits = logits
 
     @property
     def logits(self) -> Array:

@@ -10,8 +10,9 @@
 
 docs/tutorial-new-method.md explains the hooks. Tensors are arrays of numpy, or of torch where the class says `library = "torch"`. They
 are views of memory that the program shares: what a hook edits in place is edited there, and what the program does not
-read back cannot be edited. Arguments are valid during the call; copy what lasts into `state.memory` or `view.memory`,
-which are saved with every round.
+read back cannot be edited. It reads back the `state` of `aggregate` if that is returned or given to `super()`.
+Arguments are valid during the call; copy what lasts into `state.memory` or `view.memory`, which are saved with every
+round.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Method:
         _calls.current().base("check_upload", upload=upload, client=client)
 
     def initialize(self, server: Server) -> ServerState:
-        """The state before the first round."""
+        """The state before the first round, with an empty `base_delta`."""
         result: ServerState = _calls.current().base("initialize", server=server)
         return result
 
@@ -133,7 +134,8 @@ class Method:
         return result
 
     def aggregate(self, server: Server, state: ServerState, round: RoundView, uploads: Uploads) -> ServerState:
-        """The state after a round."""
+        """The state after a round: `state`, which can be edited, or another. Edits of `state` are lost with another, unless
+        `super().aggregate()` got them."""
         result: ServerState = _calls.current().base("aggregate", server=server, state=state, round=round, uploads=uploads)
         return result
 

@@ -31,8 +31,10 @@ struct PairedDifference {
   std::vector<int64_t> seeds;   ///< seeds that are complete in both arms
   std::vector<double> by_seed;  ///< arm minus reference, mean over tasks
   std::optional<double> mean, deviation;
-  std::optional<Interval> t, bca;  ///< 95 % intervals: t interval over seeds; bootstrap (bca_interval())
-  bool items = false;              ///< the bootstrap also resampled items within seeds
+  /// 95 % intervals: t interval over seeds; bootstrap (bca_interval()). If `by_seed` are_alike(), t is empty, and so is
+  /// bca unless items are resampled.
+  std::optional<Interval> t, bca;
+  bool items = false;  ///< the bootstrap also resampled items within seeds
   /// p: p-value of the paired t-test. p_holm: p corrected by Holm's method. detectable: detectable_difference() of
   /// `by_seed`.
   std::optional<double> p, p_holm, detectable;

@@ -141,6 +141,7 @@ void add_statistics(const Inputs& in, const Aspect& arm, std::span<const ItemsOf
   difference.p = t_test(values);
   difference.detectable = detectable_difference(values);
   if (values.size() < 2 || !in.options.bootstrap) return;
+  if (are_alike(values) && items.empty()) return;  // every resample has the same mean: no width, as for the t interval
   difference.items = !items.empty();
   difference.bca = bca_interval(values, bootstrap_means(values, items, bootstrap_key(in, arm, difference.budget)));
 }

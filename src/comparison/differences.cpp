@@ -147,7 +147,8 @@ struct LabelledValue {
   std::string label, value;
 };
 
-/// Returns one value per label: that of its runs, or theirs in order if they differ, such as "2, 2, 6.4 by seed".
+/// Returns one value per label: that of its runs, or theirs in order if they differ, such as "1, 2; 4, 8; 1, 8 by
+/// seed" of values that are lists.
 std::vector<LabelledValue> joined(std::span<const LabelledValue> values) {
   std::vector<LabelledValue> all;
   for (const auto& [label, value] : values) {
@@ -157,7 +158,7 @@ std::vector<LabelledValue> joined(std::span<const LabelledValue> values) {
       if (one.label == label) of_label.push_back(one.value);
     const bool are_equal =
         std::adjacent_find(of_label.begin(), of_label.end(), std::not_equal_to<>()) == of_label.end();
-    all.push_back({label, are_equal ? value : concat(join(of_label), " by seed")});
+    all.push_back({label, are_equal ? value : concat(join(of_label, "; "), " by seed")});
   }
   return all;
 }

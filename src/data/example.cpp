@@ -99,14 +99,15 @@ PackedBatch shared_where_worth_it(const auto& examples, int64_t micro_batch) {
 
 constexpr std::string_view kEmptyLine = "\n\n";
 
-/// Adds the parts of a text that stand between empty lines.
-void add_blocks(std::string_view text, std::vector<std::string_view>& parts) {
+/// Adds the lines of a text, after an empty line if there are `others`: together they are the lines of blocks().
+void add_lines(std::string_view text, bool others, std::vector<std::string_view>& lines) {
   if (text.empty()) return;
-  for (size_t end = text.find(kEmptyLine); end != text.npos; end = text.find(kEmptyLine)) {
-    parts.push_back(text.substr(0, end));
-    text.remove_prefix(end + kEmptyLine.size());
+  if (others) lines.push_back("");
+  for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
   }
-  parts.push_back(text);
+  lines.push_back(text);
 }
 
 }  // namespace
@@ -124,16 +125,16 @@ std::vector<std::string_view> question_of(const Row& row) {
 
 std::vector<std::string_view> comparable_question(const Row& row) {
   std::vector<std::string_view> question{row.variables_json};
-  add_blocks(row.instruction, question);
-  add_blocks(row.input, question);
+  add_lines(row.instruction, /*others=*/false, question);
+  add_lines(row.input, !row.instruction.empty(), question);
   const auto& turns = row.turns;
   if (turns.size() == 2 && turns[0].role == "user" && turns[0].more.empty()) {
-    add_blocks(turns[0].content, question);
+    add_lines(turns[0].content, /*others=*/false, question);
     return question;
   }
-  for (size_t i = 0; i + 1 < turns.size(); ++i)  // no block is an empty line, so a text never equals several turns
+  for (size_t i = 0; i + 1 < turns.size(); ++i)  // no line has line ends, so a text never equals several turns
     question.insert(question.end(), {kEmptyLine, turns[i].role, turns[i].content, turns[i].more});
-  if (question.size() == 1) question.push_back(row.output);
+  if (question.size() == 1) add_lines(row.output, /*others=*/false, question);
   return question;
 }
 

@@ -48,7 +48,7 @@ struct Row {
   std::vector<std::pair<std::string, jinja::Value>> variables{};  ///< of a conversation: template variables such as
                                                                   ///< tools and documents
   std::string variables_json{};                                   ///< `variables` as JSON; empty if there are none
-  /// Byte of `input` where the output begins, without the blanks around it; -1: it is not in `input`.
+  /// Byte of `input` where the output begins, or blanks before it (in published files); -1: it is not in `input`.
   int64_t answer_at = -1;
   /// Place of a row of a user's file, "a.jsonl:17", for messages; else empty.
   std::string origin{};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/plain/error.h"
+#include "base/plain/json.h"
 
 namespace evenkeel::data {
 namespace {
@@ -115,6 +116,27 @@ TEST(PackIds, EveryPositionFromTheSecondOnIsATarget) {
 TEST(PackIds, RejectsAnEmptySequence) {
   const std::vector<Ids> sequences = {{1, 2}, {}};
   EXPECT_THROW(pack_ids(sequences), Error);
+}
+
+Row asking(std::string instruction, std::string input) {
+  Row row;
+  row.instruction = std::move(instruction);
+  row.input = std::move(input);
+  return row;
+}
+
+TEST(ComparableQuestion, IsTheSameForATextAndItsParts) {
+  for (const std::string end : {"", "\n", "\n\n", "\n\n\n"})
+    for (const std::string begin : {"", "\n", "\n\n"}) {
+      const auto parts = asking("Q:" + end, begin + "x"), text = asking(question_text(parts), "");
+      Row message;
+      message.turns = {{"user", question_text(parts)}, {"assistant", "a"}};
+      EXPECT_EQ(comparable_question(parts), comparable_question(text)) << Json(text.instruction);
+      EXPECT_EQ(comparable_question(message), comparable_question(text)) << Json(text.instruction);
+    }
+  EXPECT_NE(comparable_question(asking("Q:\n", "x")), comparable_question(asking("Q:", "x")));
+  EXPECT_NE(comparable_question(asking("Q:\nx", "")), comparable_question(asking("Q:", "x")));
+  EXPECT_EQ(comparable_question(asking("", "x")), comparable_question(asking("x", "")));
 }
 
 }  // namespace

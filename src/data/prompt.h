@@ -166,15 +166,19 @@ struct TokenizedRows {
   int64_t last_only = 0;            ///< conversations with only the last answer as target (Prompts::transcript)
   int64_t without_target = 0;       ///< rows dropped because no target fits within the cutoff
   std::vector<int64_t> left_out{};  ///< indices of rows that cannot be tokenised and are not required, ascending
-  std::string note{};               ///< how many rows are in `left_out`, and why the first; empty if there is none
+  std::string first_fault{};        ///< place of the first of these rows, and its error; empty if there is none
+  std::string note{};               ///< how many rows are in `left_out`, and first_fault; empty if there is none
 };
 
 /// Tokenises rows for training. A row with context that is too long keeps its question, output and eos, and a window of
 /// the context: around the output if Row::answer_at is known, else from the beginning. A row that cannot be tokenised,
-/// as its template refuses it, is left out if it is not required (Row::is_required); the note is then logged once per
-/// process. \throws kData naming such a row that is required, by its place or its number from 0; kConfig for a cutoff
-/// below 2.
+/// as its template refuses it, is left out if it is not required (Row::is_required). \throws kData naming such a row
+/// that is required, by its place or its number from 0; kConfig for a cutoff below 2.
 TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenizer& tokenizer,
                             const TokenizeOptions& options);
+
+/// Returns why there is no example: the note, how many rows lost their answer, or both.
+/// \param tokenized  without examples \param limit  the limit of tokens, e.g. "data.cutoff = 256 tokens"
+std::string why_no_example(const TokenizedRows& tokenized, std::string_view limit);
 
 }  // namespace evenkeel::data

@@ -410,17 +410,35 @@ TEST_F(ChatRows, ARowThatItsTemplateRefusesIsLeftOutIfItIsNotRequired) {
   const TokenizeOptions options{.form = PromptTemplate::kChat, .cutoff = 1000};
   ::testing::internal::CaptureStderr();
   const auto tokenized = tokenize_rows(rows, tokenizer, options);
-  const auto said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "who uses the rows says what is left out";
   EXPECT_EQ(tokenized.rows, (std::vector<int64_t>{0, 2}));
   EXPECT_EQ(tokenized.left_out, (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(tokenized.without_target + tokenized.cut + tokenized.last_only, 0);
   const std::string_view note = "2 of 4 rows cannot be tokenised and are left out; the first: rows.jsonl:2: ";
   EXPECT_TRUE(tokenized.note.starts_with(note)) << tokenized.note;
   EXPECT_NE(tokenized.note.find("no system"), std::string::npos) << tokenized.note;
-  EXPECT_NE(said.find(concat("[data] ", note)), std::string::npos) << said;
+  EXPECT_TRUE(tokenized.first_fault.starts_with("rows.jsonl:2: ")) << tokenized.first_fault;
+  EXPECT_TRUE(tokenized.note.ends_with(tokenized.first_fault)) << tokenized.note;
   rows[3].is_required = true;
   EXPECT_NE(testing::refusal([&] { tokenize_rows(rows, tokenizer, options); }).find("training row 3: "),
             std::string::npos);
+}
+
+TEST_F(ChatRows, SaysWhyThereIsNoExample) {
+  const auto tokenizer = with_template(
+      concat("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}", kTurns));
+  const auto why = [&](std::vector<Row> rows) {
+    for (auto& row : rows) row.is_required = false;
+    const auto none = tokenize_rows(rows, tokenizer, {.form = PromptTemplate::kChat, .cutoff = 3});
+    EXPECT_TRUE(none.examples.empty());
+    return why_no_example(none, "3 tokens");
+  };
+  EXPECT_EQ(why({kRow, kRow}), "2 of 2 rows have no token of an answer within 3 tokens");
+  const auto refused = why({conversation()}), both = why({kRow, conversation(), kRow});
+  EXPECT_TRUE(refused.starts_with("1 of 1 rows cannot be tokenised and are left out; the first: ")) << refused;
+  EXPECT_EQ(refused.find("within"), std::string::npos) << refused;
+  EXPECT_TRUE(both.starts_with("1 of 3 rows cannot be tokenised and are left out; the first: ")) << both;
+  EXPECT_TRUE(both.ends_with("no system; 2 of 3 rows have no token of an answer within 3 tokens")) << both;
 }
 
 TEST_F(ChatRows, PromptsEndWithTheStartOfAnAnswer) {

@@ -176,9 +176,17 @@ TokenizedRows tokenize_rows(std::span<const Row> rows, const tokenizer::Tokenize
       result.left_out.push_back(static_cast<int64_t>(i));
     }
   }
+  result.first_fault = left_out.first_fault();
   result.note = left_out.note(std::ssize(rows), "cannot be tokenised");
-  warn_once("[data] ", result.note);
   return result;
+}
+
+std::string why_no_example(const TokenizedRows& tokenized, std::string_view limit) {
+  const auto& note = tokenized.note;
+  if (!note.empty() && tokenized.without_target == 0) return note;
+  return concat(note, note.empty() ? "" : "; ", tokenized.without_target, " of ",
+                tokenized.without_target + std::ssize(tokenized.left_out), " rows have no token of an answer within ",
+                limit);
 }
 
 }  // namespace evenkeel::data

@@ -1,6 +1,7 @@
 #include "lora/peft_config.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 
@@ -40,9 +41,13 @@ bool are_texts(const OrderedJson& value) {
 }
 bool is_text(const OrderedJson& value) { return value.is_null() || value.is_string(); }
 
+bool are_settings(const OrderedJson& value) { return value.is_null() || value.is_object(); }
+
 /// Returns whether the initialisation leaves the base model unchanged.
 bool starts_with_unchanged_base(const OrderedJson& value) {
-  return is_flag(value) || value == "gaussian" || value == "orthogonal";
+  if (is_flag(value)) return true;
+  constexpr std::array kUnchanged{"gaussian", "orthogonal", "eva", "mica"};
+  return std::find(kUnchanged.begin(), kUnchanged.end(), value) != kUnchanged.end();
 }
 
 /// Every key that PEFT 0.17 to 0.21 writes. A missing key has its default value. Names, dropout and versions do not
@@ -53,7 +58,8 @@ constexpr KnownKey kKnownKeys[] = {
     {"lora_alpha", "a number", is_number},
     {"use_rslora", "true or false", is_flag},
     {"bias", "\"none\"", [](const OrderedJson& value) { return value == "none"; }},
-    {"init_lora_weights", "true, false, \"gaussian\", \"orthogonal\" (others change the base model too)",
+    {"init_lora_weights",
+     "true, false, \"gaussian\", \"orthogonal\", \"eva\", \"mica\" (others change the base model too)",
      starts_with_unchanged_base},
     {"fan_in_fan_out", "false", is_false},
     {"use_dora", "false", is_false},
@@ -68,7 +74,7 @@ constexpr KnownKey kKnownKeys[] = {
     {"trainable_token_indices", "nothing there", is_nothing},
     {"loftq_config", "nothing there", is_nothing},
     {"corda_config", "nothing there", is_nothing},
-    {"eva_config", "nothing there", is_nothing},
+    {"eva_config", "settings by name", are_settings},
     {"megatron_config", "nothing there", is_nothing},
     {"alora_invocation_tokens", "nothing there", is_nothing},
     {"arrow_config", "nothing there", is_nothing},

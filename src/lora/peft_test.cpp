@@ -175,6 +175,21 @@ TEST_F(Peft, AcceptsEveryDefaultKeyOfPeft) {
   EXPECT_EQ(refusal(), "no error");
 }
 
+TEST_F(Peft, AStartThatLeavesTheBaseAsItIsIsAccepted) {
+  set_config("eva_config", {{"rho", 2.0}, {"use_label_mask", true}});
+  for (const auto* start : {"eva", "gaussian", "orthogonal", "mica"}) {
+    set_config("init_lora_weights", start);
+    EXPECT_TRUE(at::equal(load_peft_adapter(folder_, kSites).at(kQuery).b, example_adapters().at(kQuery).b)) << start;
+  }
+  for (const auto* start : {"pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga", "EVA"}) {
+    set_config("init_lora_weights", start);
+    EXPECT_EQ(refusal().substr(0, 21), "init_lora_weights is ") << start;
+  }
+  set_config("init_lora_weights", "eva");
+  set_config("eva_config", 2.0);
+  EXPECT_EQ(refusal(), "eva_config is 2.0, allowed: settings by name");
+}
+
 TEST_F(Peft, AFlagOfNullIsFalse) {
   for (const auto* key : {"fan_in_fan_out", "use_dora", "use_qalora", "use_rslora", "lora_bias", "ensure_weight_tying",
                           "inference_mode", "init_lora_weights"}) {

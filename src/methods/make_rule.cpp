@@ -146,8 +146,8 @@ std::unique_ptr<CombiningRule> make_rule(const AggregationOptions& options, std:
       return clipped_mean_rule(norms);
     }
     case AggregationRule::kKrum: {
-      EK_CHECK(uploads >= options.byzantine + 3, kData, "aggregation.rule krum with byzantine = ", options.byzantine,
-               " compares each of ", options.byzantine + 3, " uploads or more, ", uploads, " are left of the round");
+      EK_CHECK(uploads >= options.least_of_krum(), kData, "aggregation.rule krum with byzantine = ", options.byzantine,
+               " takes ", options.least_of_krum(), " uploads or more, ", uploads, " are left of the round");
       check_finite_norms(norms_of(updates, before), updates);
       return krum_rule(krum_choice(distances_between(updates, before), options.byzantine));
     }

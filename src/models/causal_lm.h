@@ -33,9 +33,10 @@ struct GateRule {
   nn::ScoreFunction score = nn::ScoreFunction::kSoftmax;
   bool renormalise = false;  ///< true: the weights are renormalised to a sum of 1
   std::string key{};         ///< key of config.json that sets `renormalise`; empty: the family fixes it
-  /// The value of `renormalise` that llama.cpp, vLLM and SGLang use for the family, whatever the key says; nullopt:
-  /// they follow the key.
+  /// The value of `renormalise` that llama.cpp, vLLM and SGLang use for the family, whatever config.json says; nullopt:
+  /// they follow config.json.
   std::optional<bool> servers{};
+  bool only_llama_cpp = false;  ///< true: `servers` is llama.cpp's value, vLLM and SGLang follow config.json
 };
 
 /// Describes how llama.cpp stores a family in GGUF files.

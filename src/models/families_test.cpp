@@ -52,6 +52,19 @@ TEST(Qwen3Moe, HasDenseLayersBetweenSparseOnesAndWhereListed) {
             std::vector<std::string>{"model.layers.3.mlp"});
 }
 
+TEST(QwenMoe, LlamaCppAloneFixesTheGatesOfModelsThatItHas) {
+  const auto gates = [](std::string_view family, int64_t step, bool renormalise) {
+    const Json keys{{"decoder_sparse_step", step}, {"norm_topk_prob", renormalise}};
+    return testing::make_model(family, BaseDtype::kFloat32, keys)->spec().gates;
+  };
+  EXPECT_EQ(gates("qwen2_moe", 1, true).servers, std::optional(false));
+  EXPECT_EQ(gates("qwen3_moe", 1, true).servers, std::optional(true));
+  EXPECT_TRUE(gates("qwen2_moe", 1, true).only_llama_cpp && gates("qwen3_moe", 1, true).only_llama_cpp);
+  EXPECT_EQ(gates("qwen2_moe", 2, true).servers, std::nullopt);
+  EXPECT_EQ(gates("qwen3_moe", 1, false).servers, std::nullopt);
+  EXPECT_EQ(gates("qwen3_moe", 1, false).key, "norm_topk_prob");
+}
+
 TEST(Qwen2Moe, HasASharedExpertAndBiasesOfItsOwn) {
   const auto model = testing::make_model("qwen2_moe", BaseDtype::kFloat32, {{"shared_expert_intermediate_size", 8}});
   const auto weights = model->parameters();

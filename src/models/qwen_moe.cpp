@@ -34,13 +34,17 @@ bool has_mixtures_of_llama_cpp(const DecoderSpec& spec, const ModelConfig& confi
          spec.attention.windows.empty();
 }
 
-/// Completes what both families share. \param servers  GateRule::servers
+/// Completes what both families share. \param in_llama_cpp  GateRule::servers, if llama.cpp has the model
 DecoderSpec with_mixtures(DecoderSpec spec, const ModelConfig& config, std::optional<SharedExpert> shared,
-                          std::optional<bool> servers) {
+                          bool in_llama_cpp) {
   spec.model.peft = lora::PeftFamily::kConverted;
   spec.norm = {.kind = NormKind::kRms, .eps = config.number_or("rms_norm_eps", 1e-6)};
   auto sparse = read_mixture(config, {.width = "moe_intermediate_size"});
-  sparse.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob", .servers = servers};
+  sparse.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob"};
+  if (!spec.model.gguf.architecture.empty()) {
+    sparse.gate.servers = in_llama_cpp;
+    sparse.gate.only_llama_cpp = true;
+  }
   sparse.shared = std::move(shared);
   spec.feed_forward = in_sparse_layers(sparse, {.width = config.integer("intermediate_size")}, config);
   return spec;
@@ -50,22 +54,22 @@ DecoderSpec qwen2_moe_decoder(const ModelConfig& config) {
   constexpr WindowRule kWindow{.layers = WindowRule::kEvenOfFirst, .otherwise = 4096, .needs_consent = true};
   const SharedExpert shared{.width = config.integer("shared_expert_intermediate_size"), .gated = true};
   const DecoderDefaults defaults{.max_positions = 32768, .kv_heads = 16, .window = kWindow};
-  auto spec = with_mixtures(read_decoder(config, defaults), config, shared, false);  // as in llama.cpp
+  auto spec = read_decoder(config, defaults);
   spec.attention.qkv_bias = config.flag_or("qkv_bias", true);
   if (has_mixtures_of_llama_cpp(spec, config)) spec.model.gguf = {.architecture = "qwen2moe"};
-  return spec;
+  return with_mixtures(std::move(spec), config, shared, false);
 }
 
 DecoderSpec qwen3_moe_decoder(const ModelConfig& config) {
   constexpr WindowRule kWindow{.layers = WindowRule::kAll, .otherwise = 4096, .needs_consent = true};
   const DecoderDefaults defaults{.max_positions = 32768, .kv_heads = 4, .window = kWindow};
-  auto spec = with_mixtures(read_decoder(config, defaults), config, {}, {});
+  auto spec = read_decoder(config, defaults);
   spec.attention.qk_norm = QkNorm::kPerHead;
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
   const bool renormalises = config.flag_or("norm_topk_prob", false);  // llama.cpp does, whatever the key says
   if (has_mixtures_of_llama_cpp(spec, config) && !spec.attention.o_bias && renormalises)
     spec.model.gguf = {.architecture = "qwen3moe"};
-  return spec;
+  return with_mixtures(std::move(spec), config, {}, true);
 }
 
 }  // namespace

@@ -169,8 +169,22 @@ TEST(FunctionDifferences, AreComparedSeedBySeed) {
   const auto& arms = compared.served[0].arms;
   ASSERT_EQ(arms[1].unlike.size(), 1u) << "K differs by seed alike in all arms";
   EXPECT_EQ(arms[1].unlike[0].what, "LoRA scale in training");
-  EXPECT_EQ(arms[1].unlike[0].own + " | " + arms[1].unlike[0].others, "4, 4, 2 by seed | 2");
+  EXPECT_EQ(arms[1].unlike[0].own + " | " + arms[1].unlike[0].others, "4; 4; 2 by seed | 2");
   EXPECT_TRUE(arms[2].unlike.empty()) << "a missing run is no difference";
+}
+
+TEST(FunctionDifferences, ListsOfSeedsAreToldApart) {
+  auto study = study_of({{"fedit", {-1, -1.2, -0.9}}, {"ub-smoe", {-0.5, -0.71, -0.4}}});
+  const std::vector<std::vector<int64_t>> top_ks{{1, 2}, {4, 8}, {1, 8}};  // by seed, of the budgets 0.5 and 1
+  for (auto& run : study.runs)
+    for (const size_t i : {0, 1}) {
+      auto& client = run.records->rounds.back().clients.emplace_back();
+      client.budget = i == 0 ? 0.5 : 1;
+      client.top_k = run.arm == "fedit" ? 8 : top_ks.at(static_cast<size_t>(run.seed - 1))[i];
+    }
+  const auto unlike = compare(study).served[0].arms[1].unlike;
+  ASSERT_EQ(unlike.size(), 1u);
+  EXPECT_EQ(unlike[0].own + " | " + unlike[0].others, "1, 2; 4, 8; 1, 8 by seed | 8");
 }
 
 TEST(FunctionDifferences, ShowsEveryMeasureThatSomeTaskHas) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/plain/number_text.h"
+#include "records/run_costs.h"
 #include "report/score_cells.h"
 #include "report/score_table.h"
 #include "report/table.h"
@@ -51,7 +52,7 @@ std::string counted(std::span<const double> values) {
 
 std::string gates(const CardSubject& subject) {
   const auto& facts = subject.facts;
-  if (!facts.gates.servers && facts.gates.key.empty()) return {};
+  if (!facts.has_experts) return {};
   if (nn::renormalises(facts.router.gate_norm, facts.gates.renormalise))
     return "renormalised over the selected experts";
   return facts.gates.score == nn::ScoreFunction::kSigmoid ? "sigmoids, not renormalised"
@@ -67,11 +68,7 @@ std::string privacy_of(const records::RunRecords& run) {
 }
 
 std::string facts_table(const records::RunRecords& run, const fed::RunConfig& config, const CardSubject& subject) {
-  double tokens = 0, up = 0;
-  for (const auto& round : run.rounds) {
-    tokens += static_cast<double>(round.tokens);
-    up += static_cast<double>(round.bytes_up);
-  }
+  const auto cost = records::cost_of(run);
   std::vector<double> budgets;
   for (const auto& plan : config.plans()) budgets.push_back(plan.budget);
   const std::vector<std::pair<std::string, std::string>> rows = {
@@ -83,9 +80,9 @@ std::string facts_table(const records::RunRecords& run, const fed::RunConfig& co
       {"adapted", plain(join(subject.targets))},
       {"gates", gates(subject)},
       {"training rows", plain(join(config->data.task))},
-      {"tokens trained on", run.rounds.empty() || !run.rounds.back().withheld ? compact(tokens) : "withheld"},
+      {"tokens trained on", cost.tokens ? compact(*cost.tokens) : "withheld"},
       {"privacy", privacy_of(run)},
-      {"bytes sent by clients", compact(up)},
+      {"bytes sent by clients", compact(cost.bytes_up)},
       {"seed", number(static_cast<double>(run.seed))},
       {"made by", plain(concat("evenkeel ", run.manifest.value("version", "")))}};
   std::string text = "| | |\n| --- | --- |\n";
@@ -167,7 +164,7 @@ std::string loading(const CardSubject& subject) {
 
 std::string loading_section(const CardSubject& subject) {
   std::string text = "## How to load it\n\n" + loading(subject);
-  if (subject.facts.gates.servers || !subject.facts.gates.key.empty())
+  if (subject.facts.has_experts)
     text +=
         "\nThe number of experts per token, K, is `num_experts_per_tok` of the base model's config.json: any K of the "
         "table above.\n";

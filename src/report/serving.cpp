@@ -11,6 +11,8 @@ namespace evenkeel::report {
 namespace {
 
 enum class Reads { kNo, kYes, kWithFlags };
+/// Where a program takes from whether gate weights sum to one: always config.json, or GateRule::servers.
+enum class Gates { kByConfig, kByVllm, kByLlamaCpp };
 
 /// The features of a program, found by running it if `was_run`, otherwise by reading its source. All programs read
 /// `merged` and, with one module per expert, `peft`.
@@ -21,36 +23,39 @@ struct Program {
   Reads fused = Reads::kNo, gguf = Reads::kNo;
   std::string_view refusal = {};  ///< what happens with the fused layout
   std::string_view asks = {};     ///< what the user must set for every adapter
-  bool obeys_gate_key = false;    ///< false: it computes the family's gates whatever config.json says
-  bool router_lora = true;
+  Gates gates = Gates::kByConfig;
+  bool is_sglang = false;         ///< ServingFacts::sglang and not_in_sglang say what it reads
   bool takes_gate_alone = true;   ///< gate_proj without up_proj
   bool takes_part_layers = true;  ///< only some projections of the experts
   bool fixed_ranks = false;       ///< the largest rank must be in a list
   bool takes_tied = true;         ///< a sparse model whose head is its embedding
 };
-const std::array kPrograms{
-    Program{.name = lora::program_name(lora::PeftVersion::k017),
-            .was_run = true,
-            .peft = lora::PeftVersion::k017,
-            .fused = Reads::kYes,
-            .obeys_gate_key = true},
-    Program{.name = lora::program_name(lora::PeftVersion::k021),
-            .was_run = true,
-            .peft = lora::PeftVersion::k021,
-            .fused = Reads::kYes,
-            .obeys_gate_key = true},
-    Program{.name = "vLLM 0.33", .fused = Reads::kWithFlags, .takes_part_layers = false, .fixed_ranks = true},
-    Program{.name = "SGLang 0.5",
-            .refusal = "does not read target_parameters",
-            .asks = "--lora-strict-loading, or it may skip weights",
-            .router_lora = false},
-    Program{.name = "llama.cpp",
-            .was_run = true,
-            .gguf = Reads::kYes,
-            .refusal = "its converter refuses it: unprocessed experts",
-            .takes_gate_alone = false,
-            .takes_part_layers = false,
-            .takes_tied = false}};
+const std::array kPrograms{Program{.name = lora::program_name(lora::PeftVersion::k017),
+                                   .was_run = true,
+                                   .peft = lora::PeftVersion::k017,
+                                   .fused = Reads::kYes},
+                           Program{.name = lora::program_name(lora::PeftVersion::k021),
+                                   .was_run = true,
+                                   .peft = lora::PeftVersion::k021,
+                                   .fused = Reads::kYes},
+                           Program{.name = "vLLM 0.33",
+                                   .fused = Reads::kWithFlags,
+                                   .gates = Gates::kByVllm,
+                                   .takes_part_layers = false,
+                                   .fixed_ranks = true},
+                           Program{.name = "SGLang 0.5",
+                                   .refusal = "does not read target_parameters",
+                                   .asks = "--lora-strict-loading, or it may skip weights",
+                                   .gates = Gates::kByVllm,
+                                   .is_sglang = true},
+                           Program{.name = "llama.cpp",
+                                   .was_run = true,
+                                   .gguf = Reads::kYes,
+                                   .refusal = "its converter refuses it: unprocessed experts",
+                                   .gates = Gates::kByLlamaCpp,
+                                   .takes_gate_alone = false,
+                                   .takes_part_layers = false,
+                                   .takes_tied = false}};
 
 constexpr std::array<int64_t, 9> kVllmRanks{1, 8, 16, 32, 64, 128, 256, 320, 512};
 constexpr int64_t kVllmDefaultRank = 16;
@@ -76,19 +81,30 @@ std::string_view lost_gates(bool sum_to_one) {
   return sum_to_one ? "gates renormalised over the selected experts" : "gates that are not renormalised";
 }
 
-void add_routing(const Program& program, ExportFormat format, const ServingFacts& facts, Served& served) {
-  if (!facts.router.modulation.empty()) served.lost.emplace_back("phi");
-  if (facts.router.output_scale.defined()) served.lost.emplace_back("the rescaler of MoE outputs");
-  const bool sum_to_one = nn::renormalises(facts.router.gate_norm, facts.gates.renormalise);
-  if (!program.obeys_gate_key && facts.gates.servers && *facts.gates.servers != sum_to_one)
-    served.lost.emplace_back(lost_gates(sum_to_one));
-  const bool in_config = format == ExportFormat::kMerged && !facts.gates.key.empty();  // by the written config.json
-  if (!program.obeys_gate_key || facts.gates.renormalise == sum_to_one || in_config) return;
-  if (facts.gates.key.empty())
+/// Returns the value of GateRule::renormalise that a program uses whatever config.json says; nullopt: it follows
+/// config.json. SGLang does as vLLM for every family.
+std::optional<bool> fixed_gates(const Program& program, const models::GateRule& gates) {
+  if (program.gates == Gates::kByConfig || (program.gates == Gates::kByVllm && gates.only_llama_cpp)) return {};
+  return gates.servers;
+}
+
+void add_gates(const Program& program, ExportFormat format, const ServingFacts& facts, Served& served) {
+  const auto& gates = facts.gates;
+  const bool sum_to_one = nn::renormalises(facts.router.gate_norm, gates.renormalise);
+  const bool in_config = format == ExportFormat::kMerged && !gates.key.empty();  // by the written config.json
+  const auto fixed = fixed_gates(program, gates);
+  if (fixed.value_or(in_config ? sum_to_one : gates.renormalise) == sum_to_one) return;
+  if (fixed || gates.key.empty())
     served.lost.emplace_back(lost_gates(sum_to_one));
   else
     served.asks.push_back(
-        concat("set ", facts.gates.key, " to ", sum_to_one ? "true" : "false", " in the base model's config.json"));
+        concat("set ", gates.key, " to ", sum_to_one ? "true" : "false", " in the base model's config.json"));
+}
+
+void add_routing(const Program& program, ExportFormat format, const ServingFacts& facts, Served& served) {
+  if (!facts.router.modulation.empty()) served.lost.emplace_back("phi");
+  if (facts.router.output_scale.defined()) served.lost.emplace_back("the rescaler of MoE outputs");
+  add_gates(program, format, facts, served);
 }
 
 void refuse(Served& served, std::string why) {
@@ -106,7 +122,7 @@ void add_rank(int64_t rank, Served& served) {
 
 void add_adapter(const Program& program, ExportFormat format, const ServingFacts& facts, Served& served) {
   if (!program.asks.empty()) served.asks.emplace_back(program.asks);
-  if (facts.router_lora && !program.router_lora) served.lost.emplace_back("the router's adapter");
+  if (program.is_sglang && !facts.not_in_sglang.empty()) refuse(served, facts.not_in_sglang);
   const bool fused = format == ExportFormat::kPeftFused;
   if (format != ExportFormat::kGguf && !program.peft) {
     if (!facts.gate_with_up && !program.takes_gate_alone && !fused)
@@ -132,6 +148,8 @@ Served serve(const Program& program, ExportFormat asked, const ServingFacts& fac
     refuse(served, "the head of this base model is its embedding");
   else if (!program.takes_tied && !facts.llama_cpp)
     refuse(served, "no architecture for this base model");
+  else if (program.is_sglang && !facts.sglang)
+    refuse(served, "no model of this family; not tried through transformers");
   if (!served.reads) return served;
   if (how == Reads::kWithFlags)
     served.asks.emplace_back("--enable-mixed-moe-lora-format and \"is_3d_lora_weight\": true in its LoRA entry");
@@ -164,6 +182,54 @@ void add_layers(const models::CausalLm& base, const std::set<std::string>& adapt
   }
 }
 
+/// A linear layer that SGLang adapts. It stacks some with others of their block (lora.py: normalize_qkv_proj(),
+/// normalize_gate_up_proj(), normalize_fused_qkv_a_proj()), and refuses their factors if those of `beside` are missing.
+struct SglangTarget {
+  std::string_view name, beside = {};
+};
+constexpr auto kSglangTargets = std::to_array<SglangTarget>({{"q_proj", "v_proj"},
+                                                             {"k_proj", "q_proj"},
+                                                             {"v_proj", "q_proj"},
+                                                             {"qkv_proj"},
+                                                             {"q_a_proj", "kv_a_proj_with_mqa"},
+                                                             {"kv_a_proj_with_mqa", "q_a_proj"},
+                                                             {"q_b_proj"},
+                                                             {"kv_b_proj"},
+                                                             {"o_proj"},
+                                                             {"gate_proj"},
+                                                             {"up_proj", "gate_proj"},
+                                                             {"gate_up_proj"},
+                                                             {"down_proj"}});
+
+/// Returns why SGLang refuses an adapter with factors of this linear layer; empty: it takes them.
+std::string refused_in_sglang(const std::string& name, const lora::Site& site, const std::set<std::string>& written) {
+  if (site.modules.empty()) return {};  // its experts are refused with the fused layout
+  const std::string_view module = site.modules.front();
+  const auto last = module.substr(module.rfind('.') + 1);
+  const auto* target = std::find_if(kSglangTargets.begin(), kSglangTargets.end(),
+                                    [&](const SglangTarget& known) { return known.name == last; });
+  if (target == kSglangTargets.end())
+    return concat("refuses adapters of ", site.role == lora::SiteRole::kRouter ? "routers" : last);
+  const auto block = name.substr(0, name.rfind('.') + 1);
+  if (target->beside.empty() || written.contains(concat(block, target->beside))) return {};
+  return concat("refuses ", last, " without ", target->beside);
+}
+
+/// Returns ServingFacts::not_in_sglang. The experts of a base model are adapted only if gate_proj and down_proj are
+/// among the adapted modules (lora_manager.py, init_lora_modules()).
+std::string not_in_sglang(const lora::Sites& sites, const std::set<std::string>& written) {
+  bool experts = false;
+  std::set<std::string> lasts;
+  for (const auto& name : written) {
+    const auto& site = sites.at(name);
+    if (auto why = refused_in_sglang(name, site, written); !why.empty()) return why;
+    experts |= site.role == lora::SiteRole::kExpert;
+    lasts.insert(name.substr(name.rfind('.') + 1));
+  }
+  if (!experts || (lasts.contains("gate_proj") && lasts.contains("down_proj"))) return {};
+  return "leaves out experts without gate_proj or down_proj; export without --no-pad";
+}
+
 void add_peft(const models::CausalLm& base, const std::set<std::string>& adapted, bool whole_layers,
               ServingFacts& facts) {
   const auto family = base.spec().peft;
@@ -180,6 +246,8 @@ void add_peft(const models::CausalLm& base, const std::set<std::string>& adapted
 ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterState& adapters,
                            const nn::RouterOptions& router, bool whole_layers) {
   ServingFacts facts{.gates = base.spec().gates, .router = router};
+  facts.has_experts = base.spec().num_experts > 0;
+  if (!facts.has_experts) facts.router = {};  // it has no gates
   std::set<std::string> adapted;
   for (const auto& [name, factors] : adapters) {
     adapted.insert(name);
@@ -187,9 +255,13 @@ ServingFacts serving_facts(const models::CausalLm& base, const lora::AdapterStat
   }
   add_layers(base, adapted, whole_layers, facts);
   add_peft(base, adapted, whole_layers, facts);
+  const auto& sites = base.all_sites();
+  facts.not_in_sglang =
+      not_in_sglang(sites, lora::written_sites(adapted, sites, lora::PeftLayout::kPerExpert, whole_layers));
   const bool tied = OrderedJson::parse(base.config_json()).value("tie_word_embeddings", false);
-  facts.tied_experts = tied && base.spec().num_experts > 0;
+  facts.tied_experts = tied && facts.has_experts;
   facts.llama_cpp = !base.spec().gguf.architecture.empty();
+  facts.sglang = base.spec().family != "flex_olmo";
   return facts;
 }
 

@@ -34,13 +34,16 @@ struct ServingFacts {
   bool experts = false;        ///< experts are adapted
   bool whole_layers = true;    ///< in each adapted layer all projections of the experts have factors in the file
   bool gate_with_up = true;    ///< gate_proj and up_proj have factors together, or neither has
+  bool has_experts = false;    ///< the base model is a mixture of experts
   bool tied_experts = false;   ///< the base model has experts, and its head and embedding are one tensor
   bool llama_cpp = true;       ///< llama.cpp has an architecture for the base model
+  bool sglang = true;          ///< SGLang has a model of the family
   bool expert_modules = true;  ///< each expert of the base model is a module of its own in checkpoints
   int64_t rank = 0;            ///< largest LoRA rank of the per-expert layout
   int64_t fused_rank = 0;      ///< largest LoRA rank of the fused layout
   /// Why a version of PEFT does not apply all factors of a layout (lora/peft_programs.h); empty: it applies all.
   std::map<std::pair<lora::PeftVersion, lora::PeftLayout>, std::string> not_in_peft{};
+  std::string not_in_sglang{};  ///< why SGLang does not apply all factors of the per-expert layout; empty: it does
 };
 /// Collects the serving facts of an adapter.
 /// \param base      the base model of the adapter

@@ -55,8 +55,10 @@ TEST_F(Serving, LossOfPhiRescalerAndGatesIsReported) {
   EXPECT_EQ(line(ExportFormat::kMerged, ours, "vLLM"),
             "vLLM 0.33 (read in its source): without phi, gates renormalised over the selected experts");
   EXPECT_EQ(line(ExportFormat::kPeft, ours, "SGLang"),
-            "SGLang 0.5 (read in its source): without the router's adapter, phi, gates renormalised over the selected "
-            "experts; --lora-strict-loading, or it may skip weights");
+            "SGLang 0.5 (read in its source): not readable there (refuses adapters of routers)");
+  EXPECT_EQ(line(ExportFormat::kPeft, facts({"q_proj", "v_proj"}, router), "SGLang"),
+            "SGLang 0.5 (read in its source): without phi, gates renormalised over the selected experts; "
+            "--lora-strict-loading, or it may skip weights");
 }
 
 TEST_F(Serving, RenormalisingBasesAreReportedForServersThatIgnoreTheKey) {
@@ -131,6 +133,25 @@ TEST_F(Serving, ACardHasAColumnPerWayOfServingAndEscapesMarkup) {
                            "| 1 | 4 | 75.0 | 50.0 |\n", "| 1 | 4 | 1.25 | 1.25 |\n",
                            "clients | 8, budgets 2 of 0.125, 2 of 0.25", "PEFT 0.21"})
     EXPECT_NE(card.find(part), std::string::npos) << part << "\n" << card;
+}
+
+TEST_F(Serving, ACardDoesNotAddUpTokensThatARoundWithholds) {
+  records::RunRecords run;
+  run.manifest = Json::object();
+  for (const int64_t round : {1, 2}) {
+    fed::RoundRecord record;
+    record.round = round;
+    record.tokens = 600;
+    run.rounds.push_back(record);
+  }
+  const auto tokens = [&] {
+    const auto card = model_card(run, fed::settle({}, {}), {.facts = facts(kAll), .scale = {}, .targets = kAll});
+    const auto begin = card.find("| tokens trained on");
+    return card.substr(begin, card.find('\n', begin) - begin);
+  };
+  EXPECT_EQ(tokens(), "| tokens trained on | 1.200 k |");
+  run.rounds[0].clients.emplace_back().privacy = train::PrivateReport{.withheld = true};
+  EXPECT_EQ(tokens(), "| tokens trained on | withheld |");
 }
 
 TEST(HubName, IsAValidRepositoryName) {

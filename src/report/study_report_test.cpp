@@ -172,7 +172,10 @@ TEST(Comparison, ADifferenceThatIsTheSameInEveryPairIsNotTested) {
             "which no t-test can judge.");
   EXPECT_EQ(compared.served[0].comparisons, 0);
   EXPECT_FALSE(compared.served[0].arms[1].differences[0].t);
-  EXPECT_EQ(text_report(study, compared).find("<0.001"), std::string::npos);
+  EXPECT_FALSE(compared.served[0].arms[1].differences[0].bca);
+  const auto text = text_report(study, compared);
+  EXPECT_EQ(text.find("<0.001"), std::string::npos);
+  EXPECT_EQ(text.find("[0.15"), std::string::npos) << text;
 }
 
 // With two seeds, t of the differences a and b is (a + b) / |a - b|, and p is 0.05 at 12.706: it is 13 and then 12. The
@@ -434,7 +437,8 @@ TEST(Comparison, RunFoldersThatHaveNotEndedAreNotAlike) {
 /// Runs with folders that hold the scores of single rows, two per task.
 class ComparisonOfRows : public ::testing::Test {
  protected:
-  ComparisonOfRows() {
+  ComparisonOfRows() { place_runs(); }
+  void place_runs() {
     for (auto& run : study_.runs) {
       run.records->folder = temporary_.path() / concat(run.arm, '-', run.seed);
       fs::create_directories(run.records->folder / "items");
@@ -477,6 +481,17 @@ TEST_F(ComparisonOfRows, ARowIsPairedWithItself) {
   const auto crossed = compare(study_).served[0].arms[1].differences[0].bca.value();
   EXPECT_LT(crossed.low, least);
   EXPECT_GT(crossed.high, most);
+}
+
+TEST_F(ComparisonOfRows, EqualDifferencesOfSeedsHaveTheIntervalOfTheirRows) {
+  study_ = study_of({{"fedit", {-1, -1.2}}, {"ub-smoe", {-0.9, -1.1}}});
+  place_runs();
+  for (const auto& run : study_.runs)
+    if (run.arm == "ub-smoe") write_rows(run, {0.5, -0.5});
+  const auto difference = compare(study_).served[0].arms[1].differences[0];
+  EXPECT_FALSE(difference.t);
+  ASSERT_TRUE(difference.bca && difference.items);
+  EXPECT_LT(difference.bca->low, difference.bca->high);
 }
 
 TEST_F(ComparisonOfRows, TheBootstrapDrawsNoRowsOfSingleClients) {

@@ -11,6 +11,7 @@
 
 #include "base/plain/number_text.h"
 #include "comparison/traffic.h"
+#include "records/run_costs.h"
 #include "report/client_scores.h"
 #include "report/measure_tables.h"
 #include "report/privacy_table.h"
@@ -94,19 +95,26 @@ std::vector<std::string> modes_of(const records::RunRecords& run) {
 
 std::string loss_cell(const fed::RoundMeasures& of) { return of.loss ? fixed(*of.loss, 4) : "-"; }
 
+std::string cost_cell(const std::optional<double>& cost) { return cost ? compact(*cost) : "-"; }
+
+/// Returns `text`, or a dash where the round does not tell the work of all its clients.
+std::string told(const fed::RoundRecord& round, std::string text) {
+  return records::withholds_work(round) ? "-" : std::move(text);
+}
+
 /// Returns the columns of a run that do not depend on its rank evaluation mode, without its label.
 std::vector<std::string> run_cells(const records::RunRecords& run) {
   const bool trained = !run.rounds.empty();
-  const auto told = [&](std::string text) { return trained && run.rounds.back().withheld ? "-" : std::move(text); };
+  const auto cost = records::cost_of(run);
   return {run.method,
           std::to_string(run.seed),
           std::to_string(run.rounds.size()),
           trained ? loss_cell(run.rounds.back()) : "-",
-          told(compact(sum_of(run, &fed::RoundMeasures::tokens))),
-          compact(sum_of(run, &fed::RoundMeasures::bytes_up)),
-          compact(sum_of(run, &fed::RoundMeasures::bytes_down)),
-          told(compact(sum_of(run, &fed::RoundMeasures::flops))),
-          trained ? told(fixed(run.rounds.back().experts_per_token, 2)) : "-"};
+          cost_cell(cost.tokens),
+          cost_cell(cost.bytes_up),
+          cost_cell(cost.bytes_down),
+          cost_cell(cost.flops),
+          trained ? told(run.rounds.back(), fixed(run.rounds.back().experts_per_token, 2)) : "-"};
 }
 
 /// Returns the means of every measure that some run has.
@@ -150,10 +158,9 @@ Table rounds_table(std::span<const records::RunRecords> runs) {
   for (const auto& run : runs)
     for (const auto& round : run.rounds) {
       const auto& use = round.experts;
-      const auto told = [&](std::string text) { return round.withheld ? "-" : std::move(text); };
-      grid.add({run.label, std::to_string(round.round), loss_cell(round), told(compact(round.tokens)),
-                compact(round.bytes_up), compact(round.bytes_down), told(compact(round.flops)),
-                told(fixed(round.experts_per_token, 2)), use ? fixed(use->entropy_mean, 4) : "-",
+      grid.add({run.label, std::to_string(round.round), loss_cell(round), told(round, compact(round.tokens)),
+                compact(round.bytes_up), compact(round.bytes_down), told(round, compact(round.flops)),
+                told(round, fixed(round.experts_per_token, 2)), use ? fixed(use->entropy_mean, 4) : "-",
                 use ? fixed(use->gini_mean, 4) : "-", use ? fixed(dead_experts(*use), 0) : "-"});
     }
   return grid;
@@ -197,9 +204,15 @@ Table traffic_table(std::span<const records::RunRecords> runs) {
   return grid;
 }
 
-/// Returns `text`, or a dash where the client's measures are hidden in the sum of its round.
+/// Returns `text`, or a dash where the client's measures are hidden in the sum of its round, or withheld to protect its
+/// rows.
 std::string known(const fed::ClientOfRound& client, std::string text) {
-  return client.withheld ? "-" : std::move(text);
+  return client.withheld || (client.privacy && client.privacy->withheld) ? "-" : std::move(text);
+}
+
+/// Returns a dash for the seconds of a client that does not tell them: 0.
+std::string seconds_cell(const fed::ClientOfRound& client) {
+  return client.seconds > 0 ? fixed(client.seconds, 2) : "-";
 }
 
 std::string count_cell(const fed::ClientOfRound& client, int64_t count) {
@@ -218,7 +231,7 @@ Table clients_table(std::span<const records::RunRecords> runs) {
                 fixed(client.budget, 3), std::to_string(client.top_k), std::to_string(client.rank),
                 count_cell(client, client.examples), count_cell(client, client.steps), known(client, loss_cell(client)),
                 compact(client.bytes_up), compact(client.bytes_down), known(client, compact(client.flops)),
-                fixed(client.seconds, 2), known(client, fixed(client.experts_per_token, 2))});
+                seconds_cell(client), known(client, fixed(client.experts_per_token, 2))});
   }
   return grid;
 }

@@ -232,6 +232,7 @@ PreparedTask::PreparedTask(data::TaskInfo task, data::TaskRows set, const tokeni
     add_examples(set.rows, tokenizer, model);
   else
     add_prompts(set.rows, tokenizer, model.max_positions);
+  data::warn_once(kArea, note_);
   questions_ = distinct_questions(set.rows);
   chance_ = data::chance_rate(task_, set.rows);
   for (auto& row : set.rows) rows_.push_back(scored_part(std::move(row)));
@@ -255,7 +256,6 @@ void PreparedTask::add_prompts(std::vector<data::Row>& rows, const tokenizer::To
   rows.resize(kept);
   left_out_ = left_out.count();
   note_ = left_out.note(static_cast<int64_t>(count), "cannot be asked");
-  data::warn_once(kArea, note_);
 }
 
 void PreparedTask::add_row(PreparedRow row) {
@@ -271,13 +271,11 @@ void PreparedTask::add_row(PreparedRow row) {
 /// Removes the rows that are left out.
 void PreparedTask::add_examples(std::vector<data::Row>& rows, const tokenizer::Tokenizer& tokenizer,
                                 const models::ModelSpec& model) {
-  const int64_t most = model.max_positions;
-  examples_ = data::tokenize_rows(rows, tokenizer,
-                                  {.form = options_.form,
-                                   .cutoff = options_.cutoff > 0 ? std::min(options_.cutoff, most) : most,
-                                   .eos = model.end_of_text});
-  EK_CHECK(!examples_.examples.empty(), kData, "task ", task_.name,
-           examples_.note.empty() ? ": no row keeps anything of its answer when it is cut" : ": " + examples_.note);
+  const int64_t most = model.max_positions, cutoff = options_.cutoff > 0 ? std::min(options_.cutoff, most) : most;
+  for (auto& row : rows) row.answer_at = -1;  // a window around the correct answer would tell where it is
+  examples_ = data::tokenize_rows(rows, tokenizer, {.form = options_.form, .cutoff = cutoff, .eos = model.end_of_text});
+  EK_CHECK(!examples_.examples.empty(), kData, "task ", task_.name, ": ",
+           data::why_no_example(examples_, concat(cutoff, " tokens")));
   note_ = examples_.note;
   left_out_ = std::ssize(examples_.left_out);
   keep_tokenised(rows);

@@ -99,7 +99,8 @@ class PreparedTask {
   /// Returns the token ids that end an answer in addition to the model's eos (Prompts::stops()). Empty for kNll.
   const std::vector<int64_t>& stops() const { return stops_; }
 
-  /// Returns the rows tokenised as for training, for Scoring::kNll.
+  /// Returns the rows tokenised as for training, for Scoring::kNll. A context that is too long keeps its beginning,
+  /// wherever it holds the answer.
   const data::TokenizedRows& examples() const { return examples_; }
 
  private:

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/plain/json.h"
 #include "base/testing.h"
+#include "data/row_files.h"
 #include "models/testing.h"
 #include "tokenizer/bpe_training.h"
 
@@ -178,6 +180,37 @@ TEST_F(PreparedTasks, RowsThatTheTemplateRefusesAreLeftOutOfLikelihoods) {
   EXPECT_NE(refusal({rows[1]}).find("task own: 1 of 1 rows cannot be tokenised"), std::string::npos);
   rows[1].is_required = true;
   EXPECT_NE(refusal(rows).find("no system"), std::string::npos);
+}
+
+TEST_F(PreparedTasks, RowsThatLoseTheirAnswerAreNamedBesideThoseThatTheTemplateRefuses) {
+  auto rows = rows_of(std::string(600, 'q'), "red", "red");
+  rows[1].turns.insert(rows[1].turns.begin(), {"system", "Be brief."});
+  for (auto& row : rows) row.is_required = false;
+  const auto tokenizer = with_template(kWithoutSystem);
+  const auto said = testing::refusal([&] { prepared(data::Scoring::kNll, rows, tokenizer); });
+  EXPECT_NE(said.find("task own: 1 of 2 rows cannot be tokenised and are left out; the first: "), std::string::npos);
+  EXPECT_NE(said.find("no system; 1 of 2 rows have no token of an answer within "), std::string::npos) << said;
+}
+
+TEST_F(PreparedTasks, TheAnswerDoesNotDecideWhatALikelihoodKeepsOfAContext) {
+  std::string context;
+  for (int i = 0; i < 30; ++i) context += "grey ";
+  std::string lines;
+  for (const auto* word : {"red", "odd"})
+    lines += Json{{"instruction", "Which?"}, {"input", context + word + " today"}, {"output", "red"}}.dump() + "\n";
+  const testing::TemporaryFile file(lines, "rows.jsonl");
+  const auto set = data::file_rows({.patterns = {file.path().string()}});
+  ASSERT_GT(set.rows[0].answer_at, 0);
+  ASSERT_EQ(set.rows[1].answer_at, -1);
+  const auto tokenizer = with_template(kDirect);
+  const PreparedTask task(task_of(data::Scoring::kNll), set, tokenizer, model_->spec(),
+                          {.form = data::PromptTemplate::kPlain, .cutoff = 60});
+  const auto& examples = task.examples().examples;
+  ASSERT_EQ(examples.size(), 2u);
+  EXPECT_EQ(task.examples().windowed, 2);
+  EXPECT_EQ(examples[0].ids, examples[1].ids);
+  EXPECT_TRUE(tokenizer.decode(examples[0].ids).starts_with("Which?\n\ngrey grey"))
+      << tokenizer.decode(examples[0].ids);
 }
 
 }  // namespace

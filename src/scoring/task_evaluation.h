@@ -38,8 +38,8 @@ struct RowOutputs {
 /// (PreparedTask::answer_tokens()). For free text, the likelihood of the first reference is computed.
 /// If no predictions are requested, a greedy output ends as soon as no further text can change the extracted answer.
 /// This does not change the scores.
-/// Scoring::kNll generates nothing. Rows are truncated and tokenised as for training, including the end-of-sequence
-/// token. A batch has at most 4096 tokens, or one row.
+/// Scoring::kNll generates nothing. Rows are tokenised as for training, including the end-of-sequence token; a context
+/// that is too long is truncated at its end here too. A batch has at most 4096 tokens, or one row.
 /// \param options  must have the form, cutoff, max_new_tokens and likelihood that `task` was prepared with
 /// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite; kConfig for a batch size
 /// below 1; kInternal when `options` does not fit `task`; as answer_rows()

@@ -28,10 +28,10 @@ constexpr auto names(Decode) {
 /// may compute different scores from the exported adapter than the run does (fed/exchange/unexportable_routing.h).
 enum class ServedBy {
   kRun,  ///< the run itself, with the method's router options
-  /// A program that reads the checkpoint's key of gate weights (GateRule::key): gate weights as trained, no phi
-  /// (UB-SMoE), no rescaler (A3SMoE; docs/glossary.md).
+  /// transformers: no phi (UB-SMoE), no rescaler (A3SMoE; docs/glossary.md), and gate weights as trained where a key of
+  /// config.json asks for them (GateRule::key), else those of the family.
   kTransformers,
-  kNativeGates,  ///< as kTransformers, with the gate weights of llama.cpp, vLLM and SGLang (GateRule::servers)
+  kNativeGates,  ///< as kTransformers, with the gate weights of servers (GateRule::servers)
 };
 constexpr auto names(ServedBy) {
   return std::array{config::EnumName<ServedBy>{"run", ServedBy::kRun},

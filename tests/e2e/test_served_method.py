@@ -168,3 +168,32 @@ def test_nodes_take_a_change_of_the_base_more_metrics_extras_of_all_sites_and_a_
                    f"{tmp_path / 'own.py'}:Together", "--out", tmp_path / "local", "--quiet")
     assert done.returncode == 0, done.stderr
     same_run(tmp_path / "local", tmp_path / "run")
+
+
+SOMETIMES = """import evenkeel_moe as ek
+import numpy as np
+
+
+class Sometimes(ek.Method):
+    base = "fedit"
+    changes_base = True
+
+    def aggregate(self, server, state, round, uploads):
+        new = super().aggregate(server, state, round, uploads)
+        if round.round in (0, 3):
+            new.base_delta = {site: ek.Factors(one.a.copy(), one.b * np.float32(one.scaling)) for site, one in new.adapters.items()}
+            for one in new.adapters.values():
+                one.b = np.zeros_like(one.b)
+        return new
+"""
+
+
+@pytest.mark.parametrize("participation", [0.5, 1.0])
+def test_nodes_and_the_server_take_changes_of_the_base_after_rounds_without_one(participation, tiny_model, tmp_path):  # noqa: F811
+    changes = {"train__rounds": 6, "clients__participation": participation, "evaluate__every": 0}
+    said, _, rounds = served(tmp_path, tiny_model, SOMETIMES, "Sometimes", **changes)
+    assert len(rounds) == 6 and all("lost" not in line for line in rounds), said
+    done = started("train", "configs/tiny/train.toml", *run_settings(tiny_model, "sometimes", **FEW, **changes), "--method",
+                   f"{tmp_path / 'own.py'}:Sometimes", "--out", tmp_path / "local", "--quiet")
+    assert done.returncode == 0, done.stderr
+    same_run(tmp_path / "local", tmp_path / "run")

@@ -160,6 +160,15 @@ def test_a_row_that_is_cut_or_left_out_is_shown_as_it_is_trained(chatty, tmp_pat
     assert record["first_loss"] == pytest.approx(-sum(targets) / len(targets), rel=2e-6)
 
 
+def test_a_row_that_its_template_refuses_is_shown_with_the_reason(chatty, tmp_path):
+    (tmp_path / "own.jinja").write_text("{% if 'owls' in messages[0].content %}{{ raise_exception('no owls') }}{% endif %}" + TURNS)
+    config = config_of(tmp_path, chatty, [{"prompt": question, "completion": answer} for question, answer in QUESTIONS], "chat")
+    done = succeed("tokenize", "--config", config, "--set", "data.files.strict=false", "--set", f"data.chat_template={tmp_path}/own.jinja")
+    (row,) = re.findall(r"^.*left out.*$", done.stdout, re.M)
+    assert re.search(r"rows\.jsonl:2, .*: left out, .*rows\.jsonl:2: .*no owls$", row) and "data.cutoff" not in row, row
+    assert len(re.findall("1 of 3 rows cannot be tokenised", done.stderr)) == 1 and "1 of 1 rows" not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("template", ["paper", "llm_adapters", "plain"])
 def test_several_turns_without_a_chat_template_are_refused_by_both(template, chatty, tmp_path):
     config = config_of(tmp_path, chatty, [FORMATS["messages of several turns"][0](*QUESTIONS[0])] * 2, template)

@@ -31,14 +31,15 @@ READ = {
     "rank_pattern": [dict(rank_pattern={"q_proj": 5}), dict(rank_pattern={r"layers\.[01]\.self_attn\.o_proj": 1, "o_proj": 4})],
     "alpha_pattern": [dict(alpha_pattern={"o_proj": 1}), dict(alpha_pattern={r"^model.layers.0.*q_proj": 2})],
     "target_parameters": [dict(target_parameters=BOTH), dict(target_parameters=["layers.1.mlp.experts.down_proj"], target_modules=[])],
+    "init_lora_weights": [dict(init_lora_weights="eva", eva_config={"rho": 2.0}), dict(init_lora_weights="mica"), dict(init_lora_weights="gaussian")],
 }
 REFUSED = {
     "peft_type": ["IA3"], "bias": ["all", "lora_only"], "fan_in_fan_out": [True], "use_dora": [True], "use_qalora": [True],
     "lora_bias": [True], "ensure_weight_tying": [True], "modules_to_save": [["lm_head"]], "layer_replication": [[[0, 1]]],
-    "trainable_token_indices": [[3]], "loftq_config": [{"loftq_bits": 4}], "eva_config": [{"rho": 2.0}], "corda_config": [{"verbose": True}],
+    "trainable_token_indices": [[3]], "loftq_config": [{"loftq_bits": 4}], "eva_config": [2.0, "rho"], "corda_config": [{"verbose": True}],
     "megatron_config": [{"a": 1}], "alora_invocation_tokens": [[3, 4]], "arrow_config": [{"top_k": 2}], "kasa_config": [{"beta": 1.0}],
     "lora_ga_config": [{"direction": "ArBr"}], "monteclora_config": [{"num_samples": 2}], "use_bdlora": [{"nblocks": 2}],
-    "velora_config": [{"num_groups": 2}], "init_lora_weights": ["pissa", "olora"],
+    "velora_config": [{"num_groups": 2}], "init_lora_weights": ["pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga"],
     "r": [0, 2.5, None], "lora_alpha": ["5", None], "rank_pattern": [{"q_proj": -1}, {r"(?i)q_proj": 3}, {r"q\h": 3}],
     "alpha_pattern": [{"q_proj": "x"}, {"q_(proj": 2}], "target_modules": [5, [5], r"(q", r"\Qq_proj\E", "[[:alpha:]]*", r"(*FAIL)", "(?i)Q_PROJ"],
     "exclude_modules": [{"a": 1}, [None]], "layers_to_transform": ["all", [1.5]], "layers_pattern": ["layers", 3],
@@ -49,7 +50,7 @@ NO_EFFECT = {
     "task_type": ("FEATURE_EXTRACTION", NOTE), "auto_mapping": ({"a": "b"}, NOTE), "peft_version": ("9.9", NOTE),
     "base_model_name_or_path": ("elsewhere", "the base is --model"), "revision": ("main", NOTE), "inference_mode": (False, "of training"),
     "lora_dropout": (0.3, "of training in PEFT; here a run's own setting"), "megatron_core": ("megatron.core", "of Megatron's layers alone"),
-    "qalora_group_size": (32, "of QALoRA alone"),
+    "qalora_group_size": (32, "of QALoRA alone"), "eva_config": ({"rho": 3.0}, "of the first values of factors"),
 }
 NEVER_SAVED = {"runtime_config": "PEFT takes it out of what it saves"}
 

@@ -91,4 +91,7 @@ def test_what_another_call_left_unfinished_is_refused(made):
     before = (folder / "model.safetensors").read_bytes()
     with pytest.raises(SystemExit, match=r"unfinished\.pt: of another version of this script, other flags or other texts"):
         make(dense, folder, "--steps", "4")
+    torch.save((3, []), folder / "unfinished.pt")  # of a script that kept no digest
+    with pytest.raises(SystemExit, match=r"unfinished\.pt: of another version of this script"):
+        make(dense, folder, "--steps", "3")
     assert (folder / "model.safetensors").read_bytes() == before

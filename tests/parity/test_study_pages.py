@@ -6,7 +6,8 @@ Such a table has a comment before it, which names the scores, what is compared, 
 
 Its first column is the arm, `ARM, a` if the arm is scored in rank evaluation mode a. Others are known by their heads: `mean`; `minus
 ARM`, the mean of differences paired by seed and half of its 95 % t interval; `p`, Holm's correction over the rows of the table. The
-t-test is two-sided, or, if the comment has a `margin`, asks whether the difference is above it.
+t-test is two-sided, or, if the comment has a `margin`, asks whether the difference is above it. Differences that are equal in all seeds
+and not 0 have no interval, `-` for p, and no part in the correction.
 
 A table over several endpoints names the scores, measure, task and budget of each of its columns:
 
@@ -74,21 +75,47 @@ def printed(number, text):
     return f"{round(number, digits) + 0.0:.{digits}f}"
 
 
+def are_alike(values):
+    """Returns True for values that are equal up to rounding and not 0, which no t-test can judge (src/comparison/statistics.h)."""
+    return values.any() and values.std(ddof=1) <= 1e-10 * abs(values.mean())
+
+
+def p_value(differences, margin):
+    """Returns the p of the t-test: 1 for differences of 0, None for others that are alike."""
+    beyond = differences - float(margin or 0)
+    if not beyond.any():
+        return 1.0
+    if are_alike(beyond):
+        return None
+    return scipy_stats.ttest_1samp(beyond, 0, alternative="greater" if margin else "two-sided").pvalue
+
+
 def p_values(differences, margin):
-    """Returns the p of each arm after Holm's correction."""
-    tests = [scipy_stats.ttest_1samp(d, float(margin or 0), alternative="greater" if margin else "two-sided") for d in differences]
-    return multipletests([test.pvalue for test in tests], method="holm")[1]
+    """Returns the p of each arm after Holm's correction, None for an arm that has none."""
+    single = [p_value(of_arm, margin) for of_arm in differences]
+    tested = [p for p in single if p is not None]
+    corrected = iter(multipletests(tested, method="holm")[1] if tested else [])
+    return [None if p is None else next(corrected) for p in single]
+
+
+def p_cell(p):
+    """Returns a new cell with a p."""
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def is_p(text, p):
-    return p < 0.001 if text == "< 0.001" else float(text) == pytest.approx(p, abs=0.00051)
+    if p is None or text in ("-", "< 0.001"):
+        return text == p_cell(p)
+    return float(text) == pytest.approx(p, abs=0.00051)
 
 
-def assert_difference(text, differences, row):
-    """Compares a cell with the mean of paired differences and half of its 95 % interval."""
+def difference_cell(differences, like):
+    """Returns the mean of paired differences and half of its 95 % interval, with as many digits as `like`."""
+    mean = printed(differences.mean(), like)
+    if are_alike(differences):
+        return mean
     low, high = scipy_stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-    centre, half = text.split(" +- ")
-    assert centre == printed(differences.mean(), centre) and half == printed((high - low) / 2, half), row
+    return f"{mean} +- {printed((high - low) / 2, like)}"
 
 
 @pytest.mark.parametrize("file, settings, table", TABLES)
@@ -104,7 +131,8 @@ def test_a_table_is_what_scipy_gives(file, settings, table):
         text = row[heads.index("mean")]
         assert text == printed(np.mean(list(of_seeds(lines, wanted, row[0]).values())), text), row
     for row, difference, p in zip(others, differences, corrected, strict=True):
-        assert_difference(row[next(i for i, head in enumerate(heads) if head.startswith("minus"))], difference, row)
+        text = row[next(i for i, head in enumerate(heads) if head.startswith("minus"))]
+        assert text == difference_cell(difference, text.split(" +- ")[0]), row
         assert "p" not in heads or is_p(row[heads.index("p")], p), row
 
 
@@ -128,7 +156,17 @@ def test_a_table_over_endpoints_is_what_scipy_gives(columns, table):
             if values is None:
                 assert text == "-", row
             else:
-                assert_difference(text, paired(values, reference), row)
+                assert text == difference_cell(paired(values, reference), text.split(" +- ")[0]), row
+
+
+def test_differences_that_are_equal_in_all_seeds_have_no_interval_no_p_and_no_part_in_the_correction():
+    one, other, alike = np.array([0.3, 0.1, 0.4]), np.array([0.2, -0.1, 0.05]), np.array([0.77 - 0.75, 0.02, 0.80 - 0.78])
+    for margin in (None, -0.5):
+        with_it, without = p_values([one, alike, other], margin), p_values([one, other], margin)
+        assert with_it == [without[0], None, without[1]] and p_values([alike], margin) == [None]
+    assert p_values([np.zeros(3)], None) == [1]
+    assert difference_cell(alike, "0.00") == "0.02" and difference_cell(np.zeros(3), "0.0") == "0.0 +- 0.0"
+    assert p_cell(None) == "-" and is_p("-", None) and not is_p("-", 0.3) and not is_p("< 0.001", None)
 
 
 def test_there_are_tables():

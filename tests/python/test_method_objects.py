@@ -233,6 +233,41 @@ class EditsWhatIsRead(ek.Method):
         self.refused_factors(step.gradients)
         self.refused(lambda: setattr(step, "gradients", {}), lambda: step.extra_parameters.update(x=1))
 
+    def refused_state(self, state):
+        self.refused_factors(state.adapters)
+        self.refused(lambda: state.memory.update(x=1), lambda: state.memory["kept"].__iadd__(1), lambda: setattr(state, "extras", {}),
+                     lambda: state.base_delta.update(x=1), lambda: setattr(state, "fixed", {}))
+
+    def initialize(self, server):
+        state = super().initialize(server)
+        state.memory["kept"] = np.ones(1)
+        return state
+
+    def broadcast(self, state, client, round):
+        self.refused_state(state)
+        return super().broadcast(state, client, round)
+
+    def diagnostics(self, state):
+        self.refused_state(state)
+        return super().diagnostics(state)
+
+    def prepare(self, download, view):
+        self.refused_factors(download.adapters)
+        self.refused(lambda: setattr(download, "base_delta", {}), lambda: download.extras.update(x=1))
+        return super().prepare(download, view)
+
+    def upload(self, download, setup, counts, view):
+        self.refused_factors(download.adapters)
+        self.refused_factors(setup.adapters)
+        layer = next(iter(counts))
+        self.refused(lambda: setup.notes.update(x=1), lambda: setattr(setup, "trainable", "b"), lambda: counts[layer].counts.fill(0),
+                     lambda: setattr(counts[layer], "tokens", 0), counts.clear)
+        return super().upload(download, setup, counts, view)
+
+    def check_upload(self, upload, client):
+        self.refused_factors(upload.adapters)
+        super().check_upload(upload, client)
+
     def extra_loss(self, step):
         self.refused_in_loss(step)
         routing = next(iter(step.routing[-1].values()))
@@ -278,7 +313,17 @@ def edits_parameters(self, step):
         next(iter(step.parameters.values())).a.mul_(0)
 
 
-@pytest.mark.parametrize("hook, edit, group", [("aggregate", edits_uploads, "Upload.adapters"), ("penalty", edits_parameters, "LossStep.parameters")])
+def edits_state(self, state, client, round):
+    next(iter(state.adapters.values())).b.add_(1)
+
+
+def edits_counts(self, download, setup, counts, view):
+    next(iter(counts.values())).counts.add_(1)
+
+
+@pytest.mark.parametrize("hook, edit, group", [
+    ("aggregate", edits_uploads, "Upload.adapters"), ("penalty", edits_parameters, "LossStep.parameters"),
+    ("broadcast", edits_state, "FixedState.adapters"), ("upload", edits_counts, "counts")])
 def test_edits_of_tensors_of_torch_are_refused_too(config, tmp_path, hook, edit, group):
     pytest.importorskip("torch")
     own = class_of("Edits", {hook: edit}, library="torch", needs_individuals=True)

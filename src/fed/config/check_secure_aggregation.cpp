@@ -30,17 +30,18 @@ void ExperimentConfig::check_secure_aggregation(const config::Table& table) cons
   of_secure.check(drawn <= secure::kMostMembers, "mode", mode,
                   concat("off, with ", drawn, " clients drawn per round; otherwise up to ", secure::kMostMembers));
   if (secure.mode != SecureMode::kMasks && !adds_noise) return;
-  of_secure.check(drawn >= SecureAggregationSection::kFewest, "mode", mode,
-                  concat("off", adds_noise ? "" : " or sums", ", with ", drawn, " clients drawn per round; ",
+  const int64_t fewest = clients.fewest_drawn();
+  of_secure.check(fewest >= SecureAggregationSection::kFewest, "mode", mode,
+                  concat("off", adds_noise ? "" : " or sums", ", with ", fewest, " clients drawn per round; ",
                          config::name_of(secure.mode), adds_noise ? " with privacy of clients" : "", " need ",
                          SecureAggregationSection::kFewest, " or more"));
   of_secure.check(
-      secure.threshold == 0 || (secure.threshold_of(drawn) == secure.threshold && secure.threshold <= drawn),
+      secure.threshold == 0 || (secure.threshold_of(drawn) == secure.threshold && secure.threshold <= fewest),
       "threshold", secure.threshold,
-      concat("0, or ", secure.least_threshold(drawn), " .. ", drawn,
+      concat("0, or ", secure.least_threshold(drawn), " .. ", fewest,
              ", more than half of the clients drawn per round"));
-  of_secure.check(secure.threshold_of(drawn) <= drawn, "colluders", secure.colluders,
-                  concat("0 to ", drawn - 1, ", with ", drawn, " clients drawn per round"));
+  of_secure.check(secure.threshold_of(fewest) <= fewest, "colluders", secure.colluders,
+                  concat("0 to ", fewest - 1, ", with ", fewest, " clients drawn per round"));
 }
 
 }  // namespace evenkeel::fed

@@ -6,6 +6,7 @@
 #include "base/plain/log.h"
 #include "base/system/error_context.h"
 #include "base/system/machine.h"
+#include "data/left_out_rows.h"
 
 namespace evenkeel::fed {
 namespace {
@@ -98,11 +99,20 @@ struct ReadRows {
   data::TokenizedRows tokenized;
 };
 
-/// Tokenizes rows and warns about cut ones. \param who  prefix of warnings; empty: no client's
+/// Returns the number of rows that could not be read or tokenised.
+int64_t count_left_out(const data::TaskRows& set, const data::TokenizedRows& tokenized) {
+  return set.left_out + std::ssize(tokenized.left_out);
+}
+
+/// Tokenizes rows and warns about those that are cut or left out. \param who  prefix of warnings; empty: no client's
+/// \throws kData if no row is left
 ReadRows read_rows(data::TaskRows set, const RunConfig& config, const tokenizer::Tokenizer& tokenizer,
                    const models::ModelSpec& model, const std::string& who) {
   if (!set.note.empty()) log::warning("[data] ", who, set.note);
   auto tokenized = data::tokenize_rows(set.rows, tokenizer, config->data.tokenize_options(model.end_of_text));
+  EK_CHECK(!tokenized.examples.empty(), kData,
+           data::why_no_example(tokenized, concat("data.cutoff = ", config->data.cutoff, " tokens")));
+  data::warn_once("[data] ", tokenized.note);
   warn_about_cut_rows(tokenized, set.rows.size(), config->data.cutoff);
   warn_about_rows_without_answer(tokenized, set.rows.size(), config->data.cutoff);
   warn_about_conversations(tokenized, set.rows.size());
@@ -111,8 +121,6 @@ ReadRows read_rows(data::TaskRows set, const RunConfig& config, const tokenizer:
 
 void add_client(ReadRows read, FileNumbers& files, Shards& shards) {
   auto& [set, tokenized] = read;
-  EK_CHECK(!tokenized.examples.empty(), kData, "none of the ", set.rows.size(),
-           " rows keeps an answer within data.cutoff");
   files.add(set.files);
   auto& numbers = shards.rows.emplace_back();
   for (const int64_t row : tokenized.rows) numbers.push_back(files.row_of(set.rows[static_cast<size_t>(row)].place));
@@ -121,6 +129,7 @@ void add_client(ReadRows read, FileNumbers& files, Shards& shards) {
   shards.examples.push_back(std::move(tokenized.examples));
   shards.cut += tokenized.cut;
   shards.without_target += tokenized.without_target;
+  shards.left_out += count_left_out(set, tokenized);
   shards.files_of.push_back(std::move(set.files));
 }
 
@@ -173,7 +182,8 @@ Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokeniz
                 .files = set.files,
                 .files_of = {},
                 .cut = tokenized.cut,
-                .without_target = tokenized.without_target};
+                .without_target = tokenized.without_target,
+                .left_out = count_left_out(set, tokenized)};
   deal_out(std::move(tokenized), set.rows, parts, files, shards);
   return shards;
 }

@@ -30,6 +30,7 @@ struct Shards {
   std::vector<std::vector<std::string>> files_of;    ///< [client], if clients have their own rows; else empty
   int64_t cut = 0;                                   ///< number of rows longer than data.cutoff
   int64_t without_target = 0;  ///< number of rows dropped because no token of an answer is within the cutoff
+  int64_t left_out = 0;        ///< number of rows left out because they cannot be read or tokenised
 };
 
 /// Replaces the clients' files by a placeholder if the clients bring their own rows, which are at their nodes.

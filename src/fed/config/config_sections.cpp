@@ -53,14 +53,18 @@ void check_distinct(const config::Table& table, std::span<const ClientSection> c
   }
 }
 
+/// Returns the number of clients that are left when all whose `until` is `round` or less have gone.
+int64_t left_after(const ClientsSection& clients, int64_t round) {
+  const auto gone = std::count_if(clients.client.begin(), clients.client.end(),
+                                  [round](const ClientSection& one) { return one.until && *one.until <= round; });
+  return clients.count - gone;
+}
+
 /// Checks that the quorum is reached by those who take part, also after clients are left out.
 void check_those_left(const config::Table& table, const ClientsSection& clients) {
   for (const auto& one : clients.client) {
     if (!one.until) continue;
-    const auto gone = std::count_if(clients.client.begin(), clients.client.end(), [&](const ClientSection& other) {
-      return other.until && *other.until <= *one.until;
-    });
-    const int64_t left = clients.count - gone;
+    const int64_t left = left_after(clients, *one.until);
     EK_CHECK(left > 0 && drawn_clients(left, clients.participation) >= clients.quorum, kConfig,
              table.full_key("client"), ": until = ", *one.until, " leaves ", left, " clients in round ", *one.until + 1,
              ", of whom ", left > 0 ? drawn_clients(left, clients.participation) : 0,
@@ -212,7 +216,7 @@ void ClientsSection::resolve(const config::Table& table) {
   const int64_t drawn = drawn_clients(count, participation);
   table.check(quorum >= 1 && quorum <= drawn, "quorum", quorum,
               concat("1 .. ", drawn, ", the clients drawn per round"));
-  const int64_t at_first = start > 0 ? drawn_clients(std::min(start, count), participation) : drawn;
+  const int64_t at_first = drawn_at_first();
   table.check(start >= 0 && start <= count && at_first >= quorum, "start", start,
               concat("0, or up to clients.count = ", count, " and enough to draw clients.quorum = ", quorum));
   check_each(table, "budgets", budgets, [](const auto& at, auto key, double share) { at.check_share(key, share); });
@@ -220,6 +224,17 @@ void ClientsSection::resolve(const config::Table& table) {
   check_distinct(table, client, "key", &ClientSection::key, "a key is one client");
   check_those_left(table, *this);
   check_all_or_none(table, *this);
+}
+
+int64_t ClientsSection::drawn_at_first() const {
+  return drawn_clients(start > 0 ? std::min(start, count) : count, participation);
+}
+
+int64_t ClientsSection::fewest_drawn() const {
+  int64_t fewest = drawn_at_first();
+  for (const auto& one : client)
+    if (one.until) fewest = std::min(fewest, drawn_clients(left_after(*this, *one.until), participation));
+  return fewest;
 }
 
 bool ClientsSection::rows_elsewhere() const {

@@ -35,8 +35,8 @@ ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   ExperimentConfig config;
   config::read(table, config, kReadApart);
   config.method = MethodSection::read(table.table("method"));
-  methods::check_rule(config.aggregation, config.method.entry(),
-                      drawn_clients(config.clients.count, config.clients.participation), table.table("aggregation"));
+  methods::check_rule(config.aggregation, config.method.entry(), config.clients.fewest_drawn(),
+                      table.table("aggregation"));
   config.check_privacy(table);
   config.check_secure_aggregation(table);
   return config;

@@ -315,6 +315,11 @@ struct ClientsSection {
   void resolve(const config::Table& table);
   /// Returns true if clients have training rows of their own. Otherwise the rows of `[data]` are divided among them.
   bool own_rows() const;
+  /// Returns the number of clients that are drawn for the first round if no more than `start` have joined.
+  int64_t drawn_at_first() const;
+  /// Returns the smallest number of clients that are drawn for a round: the first one, or one after clients have left.
+  /// Clients that are lost still count.
+  int64_t fewest_drawn() const;
   /// Returns true if clients' own rows are stored at the nodes of a federation, so that this process does not know the
   /// files.
   bool rows_elsewhere() const;

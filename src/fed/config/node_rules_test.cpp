@@ -86,6 +86,17 @@ TEST(ClientKeys, ThoseWhoAreLeftReachTheQuorum) {
   EXPECT_NE(why_refused(three("until = -1", "", "")).find("until"), std::string::npos);
 }
 
+TEST(ClientKeys, TheFewestWhoAreDrawnSatisfyRuleAndMasks) {
+  const std::string rule = "\n[method]\nname = \"fedit\"\n[aggregation]\nrule = \"trimmed_mean\"\ntrim = 0.34";
+  EXPECT_EQ(why_refused(three("", "", "", rule)), "accepted");
+  EXPECT_NE(why_refused(three("until = 1", "", "", rule)).find("one of the 2 clients"), std::string::npos);
+  EXPECT_NE(why_refused(three("", "", "", concat("start = 1", rule))).find("one of the 1 clients"), std::string::npos);
+  const std::string masks = "\n[method]\nname = \"fedit\"\n[secure_aggregation]\nmode = \"masks\"";
+  EXPECT_EQ(why_refused(three("", "", "", masks)), "accepted");
+  EXPECT_NE(why_refused(three("until = 1", "", "", masks)).find("with 2 clients drawn per round"), std::string::npos);
+  EXPECT_NE(why_refused(three("", "", "", concat("start = 2", masks))).find("with 2 clients drawn"), std::string::npos);
+}
+
 TEST(ClientKeys, WordsForTheRulesOfNodesAreReadOrRefused) {
   const auto config = config_of(three("", "", "", "assign = \"arrival\"\non_change = \"record\""));
   EXPECT_EQ(config.clients.assign, Placement::kArrival);

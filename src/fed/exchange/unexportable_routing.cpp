@@ -4,7 +4,7 @@ namespace evenkeel::fed {
 
 std::vector<scoring::ServedBy> UnexportableRouting::served_differently() const {
   std::vector<scoring::ServedBy> all;
-  if (modulation || rescaler) all.push_back(scoring::ServedBy::kTransformers);
+  if (modulation || rescaler || fixed_gates) all.push_back(scoring::ServedBy::kTransformers);
   if (gates) all.push_back(scoring::ServedBy::kNativeGates);
   return all;
 }
@@ -13,10 +13,12 @@ UnexportableRouting unexportable_routing(const nn::RouterOptions& router, const 
   const bool sum_to_one = nn::renormalises(router.gate_norm, family.renormalise);
   return {.modulation = !router.modulation.empty(),
           .rescaler = router.output_scale.defined(),
+          .fixed_gates = family.key.empty() && sum_to_one != family.renormalise,
           .gates = sum_to_one != family.servers.value_or(sum_to_one)};
 }
 
 nn::GateNorm served_gates(nn::GateNorm trained, scoring::ServedBy by, const models::GateRule& family) {
+  if (by == scoring::ServedBy::kTransformers && family.key.empty()) return nn::GateNorm::kCheckpoint;
   if (by != scoring::ServedBy::kNativeGates || !family.servers) return trained;
   return *family.servers ? nn::GateNorm::kRenormSelected : nn::GateNorm::kSoftmaxAll;
 }

@@ -76,6 +76,24 @@ TEST(ServedGates, EveryMethodIsScoredWithTheGatesOfServersWhereTheyDiffer) {
   EXPECT_EQ(unexportable_routing({}, {.renormalise = true}).served_differently(), Ways{}) << "servers read the key";
 }
 
+TEST(ServedGates, TransformersIsScoredWhereNoKeyAsksForTheGatesOfTheRun) {
+  using scoring::ServedBy;
+  using Ways = std::vector<ServedBy>;
+  const nn::RouterOptions renormalised{.gate_norm = nn::GateNorm::kRenormSelected},
+      softmax{.gate_norm = nn::GateNorm::kSoftmaxAll};
+  const models::GateRule never{}, always{.renormalise = true, .servers = true}, by_key{.key = "norm_topk_prob"};
+  EXPECT_EQ(unexportable_routing(renormalised, never).served_differently(), Ways{ServedBy::kTransformers});
+  EXPECT_EQ(unexportable_routing(softmax, never).served_differently(), Ways{});
+  EXPECT_EQ(unexportable_routing(softmax, always).served_differently(),
+            (Ways{ServedBy::kTransformers, ServedBy::kNativeGates}));
+  EXPECT_EQ(unexportable_routing(renormalised, always).served_differently(), Ways{});
+  EXPECT_EQ(unexportable_routing(renormalised, by_key).served_differently(), Ways{});
+  EXPECT_EQ(served_gates(renormalised.gate_norm, ServedBy::kTransformers, never), nn::GateNorm::kCheckpoint);
+  EXPECT_EQ(served_gates(softmax.gate_norm, ServedBy::kTransformers, always), nn::GateNorm::kCheckpoint);
+  EXPECT_EQ(served_gates(renormalised.gate_norm, ServedBy::kTransformers, by_key), nn::GateNorm::kRenormSelected);
+  EXPECT_EQ(served_gates(renormalised.gate_norm, ServedBy::kRun, never), nn::GateNorm::kRenormSelected);
+}
+
 TEST_F(Served, WhatIsScoredAsExportedIsTheExportedFile) {
   auto e = experiment("ub-smoe", Purpose::kTrain, "train.transport_dtype=\"bfloat16\"",
                       {"evaluate.tasks=[\"builtin:sizes\"]"});

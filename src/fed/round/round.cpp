@@ -58,16 +58,18 @@ struct Round {
     return found == view.participants.end() ? nullptr : &*found;
   }
 
-  /// Sends the last round's change of the base to clients that are not drawn. Participants get it with their task.
+  /// Sends the last round's change of the base to clients that are not drawn. Participants get it with their task. An
+  /// empty change is sent too, because clients count the rounds.
   void announce(Fabric& fabric) {
+    if (view.round == 0 || !server.config->method.entry().changes_base) return;
     const auto news = server.change_update(now.state);
-    if (news.payload.size() == 0) return;
     std::vector<methods::ClientProfile> idle;
     std::copy_if(
         server.clients.begin(), server.clients.end(), std::back_inserter(idle),
         [&](const methods::ClientProfile& client) { return client.takes_part(view.round) && !participant(client.id); });
     fabric.announce(idle, news);
-    other.down["base_delta_idle"] += static_cast<int64_t>(idle.size()) * news.payload.size();
+    if (news.payload.size() > 0)
+      other.down["base_delta_idle"] += static_cast<int64_t>(idle.size()) * news.payload.size();
   }
 
   Task task_of(const methods::ClientProfile& client) {

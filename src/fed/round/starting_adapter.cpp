@@ -63,6 +63,8 @@ methods::ServerState first_state(const Server& server, methods::GradientSum grad
   auto view = server.view(0, std::move(gradient_sum));
   if (!start.empty()) view.start = &start;
   auto state = server.method->initialize(view);
+  EK_CHECK(state.global.base_delta.empty(), kConfig, "method ", server.config->method.name,
+           " changes the base in initialize(), allowed: base_delta of the state that aggregate() returns");
   EK_CHECK(start.empty() || has_effect(methods::whole_adapter(state), start), kConfig, named(server), ": method ",
            server.config->method.name, " does not start from an adapter, allowed: empty");
   return state;

@@ -11,8 +11,8 @@ namespace evenkeel::fed {
 lora::AdapterState adapter_to_start_from(const Server& server);
 
 /// Returns the state that the method initialises, with the adapter of `[lora] init` if there is one.
-/// \throws as adapter_to_start_from(); kConfig when the adapter's rank is higher than the method takes, and when the
-/// state does not change the weights as the adapter does
+/// \throws as adapter_to_start_from(); kConfig when the adapter's rank is higher than the method takes, when the state
+/// does not change the weights as the adapter does, and when it has a change of the base
 methods::ServerState first_state(const Server& server, methods::GradientSum gradient_sum = {});
 
 /// Makes the state before the first round. Gradients that the method asks for are computed by the clients, for the

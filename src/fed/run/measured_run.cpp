@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/plain/text.h"
+#include "data/left_out_rows.h"
 #include "fed/config/arithmetic.h"
 #include "fed/exchange/client.h"
 #include "fed/run/make_experiment.h"
@@ -19,6 +20,7 @@ std::vector<data::Example> held_out_rows(const Experiment& e, int64_t limit) {
     const auto set = data::test_rows(data::find_task(name, from), from);
     auto tokenized = data::tokenize_rows(set.rows, e.fabric.context.tokenizer,
                                          e.server.config->data.tokenize_options(e.server.model.end_of_text));
+    data::warn_once("[data] ", tokenized.note);
     std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
   }
   return rows;

@@ -115,8 +115,8 @@ void FleetFabric::announce(std::span<const methods::ClientProfile> clients, cons
     fleet_.informed.clear();
   }
   if (evaluator_) evaluator_->announce(clients, news);
-  if (news.whole || news.payload.size() == 0) return;
-  fleet_.has_shared_state = true;
+  if (news.whole) return;
+  if (news.payload.size() > 0) fleet_.has_shared_state = true;
   fed::Exchange nothing;
   nothing.on_lost = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);

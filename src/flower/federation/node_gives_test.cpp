@@ -342,6 +342,13 @@ struct Change {
   const char* said;  // nothing: the change is allowed
 };
 
+/// Puts the template that the server has in `file` into an offer of its run.
+Offer with_template(Offer offer, const fed::Experiment& e, const std::string& file) {
+  offer.chat_template = read_file(file);
+  offer.named_tokens = named_tokens_digest(e.fabric.context.tokenizer);
+  return offer;
+}
+
 class ChangedOffer : public NodeGives, public ::testing::WithParamInterface<Change> {};
 TEST_P(ChangedOffer, IsRefusedIfTheNodeWouldDoOrGiveOtherThings) {
   const auto& [setting, said] = GetParam();
@@ -419,6 +426,47 @@ TEST_F(NodeGives, AllRowsOfANodeWithOneAreEnough) {
   EXPECT_NE(offered({"data.limit=1"}), "") << "it may have more";
 }
 
+/// Refuses all patients but the first.
+constexpr const char* kOnePatient =
+    "{% if 'patient' in messages[0].content and 'patient 0?' not in messages[0].content %}{{ raise_exception('no') }}"
+    "{% endif %}{% for message in messages %}{{ message.content }}{% endfor %}";
+
+TEST_F(NodeGives, RowsThatATemplateRefusesAreStillRowsThatItHas) {
+  write("own.jinja", kOnePatient);
+  const auto e = server_of(config(
+      {"data.files.strict=false", "data.template=\"chat\"", concat("data.chat_template=\"", path("own.jinja"), "\"")}));
+  const auto offer = with_template(offer_of(e), e, path("own.jinja"));
+  const auto said = offered(offer);
+  EXPECT_NE(said.find("an update would be of 1 of this node's rows"), std::string::npos) << said;
+  EXPECT_NE(said.find("left out by data.files or the chat template: 8"), std::string::npos) << said;
+  EXPECT_NE(said.find("allowed: 2 or more (--min-train-rows)"), std::string::npos) << said;
+  options_.limits.min_train_rows = 1;
+  restart();
+  EXPECT_EQ(offered(offer), "");
+}
+
+TEST_F(NodeGives, RowsThatARunCannotReadAreStillRowsThatItHas) {
+  const auto* options = R"(data.files={ strict = false, score = "choice", options = ["eyes", "secret"] })";
+  options_.limits.min_train_rows = 20;
+  const auto said = offered({options});
+  EXPECT_NE(said.find("an update would be of 3 of this node's rows"), std::string::npos) << said;
+  EXPECT_NE(said.find("left out by data.files or the chat template: 6"), std::string::npos) << said;
+  EXPECT_NE(said.find("allowed: 9 or more"), std::string::npos) << "it has no more: " << said;
+  options_.limits.min_train_rows = 3;
+  restart();
+  EXPECT_EQ(offered({options}), "");
+}
+
+TEST_F(NodeGives, RowsThatARunHoldsOutAreStillRowsThatItHas) {
+  options_.test.clear();
+  const auto said = offered({"data.files.held_out=0.9"});
+  EXPECT_NE(said.find("an update would be of 1 of this node's rows"), std::string::npos) << said;
+  EXPECT_NE(said.find("held out: 8)"), std::string::npos) << said;
+  options_.limits.min_train_rows = 1;
+  restart();
+  EXPECT_EQ(offered({"data.files.held_out=0.9"}), "");
+}
+
 TEST_F(NodeGives, RoundsThatTakeTooManyPassesAreNotJoined) {
   auto said = offered({"train.local_epochs=100000.0"});
   EXPECT_NE(said.find("train.local_epochs is 100000"), std::string::npos) << said;
@@ -493,9 +541,7 @@ TEST_F(NodeGives, ARefusedOfferLeavesNoFile) {
   write("own.jinja", "{% for message in messages %}{{ message.content }}{% endfor %}");
   const auto e =
       server_of(config({"data.template=\"chat\"", concat("data.chat_template=\"", path("own.jinja"), "\"")}));
-  auto offer = offer_of(e);
-  offer.chat_template = read_file(path("own.jinja"));
-  offer.named_tokens = named_tokens_digest(e.fabric.context.tokenizer);
+  const auto offer = with_template(offer_of(e), e, path("own.jinja"));
   const auto files = [&] {
     std::vector<std::string> names;
     for (const auto& entry : entries_of(options_.folder))

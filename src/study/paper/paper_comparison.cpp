@@ -184,8 +184,8 @@ PaperCell cell_of(const PaperTable& table, const Studies& studies, const PaperRo
 }
 
 PaperResult result_of(const PaperTable& table, const Studies& studies, const PaperRow& entry) {
-  PaperResult result{.row = entry.row, .cells = {}};
   const auto own = table_of_row(table, entry);
+  PaperResult result{.row = entry.row, .cells = {}, .counted = is_counted(own.measure)};
   for (const auto& arm : table.arms) {
     result.cells.push_back(cell_of(own, studies, entry, arm));
     auto& other = result.other_mode.emplace_back();
@@ -276,12 +276,18 @@ size_t arm_index(const PaperTable& table, const std::string& arm) {
   return static_cast<size_t>(std::find(table.arms.begin(), table.arms.end(), arm) - table.arms.begin());
 }
 
+/// Returns the 95 % interval of values or differences by seed. Equal ones have an interval without width if they are
+/// counted, else none.
+std::optional<comparison::Interval> interval_of(std::span<const double> values, bool counted) {
+  return counted ? comparison::t_interval(values) : comparison::paired_interval(values);
+}
+
 /// Counts one pair of arms. `upper` has the larger printed value.
-void count(const PaperCell& upper, const PaperCell& lower, OrderAgreement& agreement) {
+void count(const PaperCell& upper, const PaperCell& lower, bool counted, OrderAgreement& agreement) {
   const auto differences = paired(upper, lower);
   if (differences.empty()) return;
   ++agreement.pairs;
-  const auto interval = comparison::paired_interval(differences);
+  const auto interval = interval_of(differences, counted);
   const bool agrees = comparison::mean_of(differences) > 0;
   if (agrees) ++agreement.agree;
   if (!interval) return;
@@ -397,27 +403,32 @@ std::string_view words_of(PaperDirection is) {
 bool is_upward(PaperDirection is) { return is == PaperDirection::kHighest || is == PaperDirection::kPositive; }
 bool is_of_all_arms(PaperDirection is) { return is == PaperDirection::kHighest || is == PaperDirection::kLowest; }
 
-/// Returns the intervals that must lie above 0 for a claim to hold; empty if a value is missing or there is one seed.
-std::vector<comparison::Interval> claimed_intervals(const PaperTable& table, const PaperResult& result,
-                                                    const PaperClaim& claim) {
+/// Returns the values by seed, or the differences to each other arm, whose intervals must lie above 0 for a claim to
+/// hold.
+std::vector<std::vector<double>> claimed_values(const PaperTable& table, const PaperResult& result,
+                                                const PaperClaim& claim) {
   const double sign = is_upward(claim.is) ? 1 : -1;
   const auto& own = result.cells[arm_index(table, claim.arm)];
-  std::vector<comparison::Interval> intervals;
-  const auto add = [&](std::vector<double> values) {
-    for (auto& value : values) value *= sign;
-    if (const auto interval = comparison::paired_interval(values)) intervals.push_back(*interval);
-  };
-  if (!is_of_all_arms(claim.is)) {
-    add(values_of(own.by_seed));
-    return intervals;
+  std::vector<std::vector<double>> claimed;
+  if (is_of_all_arms(claim.is)) {
+    for (const auto& other : result.cells)
+      if (&other != &own) claimed.push_back(paired(own, other));
+  } else {
+    claimed.push_back(values_of(own.by_seed));
   }
-  for (const auto& other : result.cells)
-    if (&other != &own) add(paired(own, other));
-  return intervals.size() + 1 == result.cells.size() ? intervals : std::vector<comparison::Interval>();
+  for (auto& values : claimed)
+    for (auto& value : values) value *= sign;
+  return claimed;
 }
 
-std::string_view finding(std::span<const comparison::Interval> intervals) {
-  if (intervals.empty()) return "not compared (values of two seeds are needed)";
+std::string_view finding(std::span<const std::vector<double>> claimed, bool counted) {
+  const auto is_short = [](const std::vector<double>& values) { return values.size() < 2; };
+  if (claimed.empty() || std::any_of(claimed.begin(), claimed.end(), is_short))
+    return "not compared (values of two seeds are needed)";
+  std::vector<comparison::Interval> intervals;
+  for (const auto& values : claimed)
+    if (const auto interval = interval_of(values, counted)) intervals.push_back(*interval);
+  if (intervals.size() < claimed.size()) return "not compared (what is equal in all seeds has no interval)";
   if (std::all_of(intervals.begin(), intervals.end(), [](const comparison::Interval& one) { return one.low > 0; }))
     return "confirmed (95 % intervals over seeds)";
   const bool contradicted =
@@ -447,7 +458,7 @@ std::string claim_sentence(const PaperTable& table, std::span<const PaperResult>
       std::find_if(results.begin(), results.end(), [&](const PaperResult& one) { return one.row == claim.row; });
   const bool of_series = !result->cells.empty() && &claim == &table.claims.front();
   return concat("Row ", claim.row, ": that ", claim.arm, " is ", words_of(claim.is), ", as in the paper, was ",
-                finding(claimed_intervals(table, *result, claim)), '.',
+                finding(claimed_values(table, *result, claim), result->counted), '.',
                 of_series ? series_text(table, results, claim) : "");
 }
 
@@ -506,7 +517,7 @@ OrderAgreement order_agreement(const PaperResult& result) {
   OrderAgreement agreement;
   for (const auto& one : result.cells)
     for (const auto& other : result.cells)
-      if (one.paper && other.paper && *one.paper > *other.paper) count(one, other, agreement);
+      if (one.paper && other.paper && *one.paper > *other.paper) count(one, other, result.counted, agreement);
   return agreement;
 }
 

@@ -32,6 +32,7 @@ struct PaperResult {
   std::vector<PaperCell> cells;
   /// Per arm: the values in the rank evaluation mode that is not the table's; empty if no run was scored in it.
   std::vector<std::optional<PaperCell>> other_mode{};
+  bool counted = false;  ///< the values are of a cost that is_counted() (study/paper/paper_costs.h)
 };
 
 /// Counts the pairs of arms in a row whose order agrees with the paper.
@@ -48,7 +49,8 @@ struct OrderAgreement {
 /// \throws kConfig if no study has any of the table's arms
 std::vector<PaperResult> paper_results(const PaperTable& table, std::span<const comparison::StudyRuns> studies);
 
-/// Compares the order of the arms in a row.
+/// Compares the order of the arms in a row. Differences that are equal in all seeds have an interval only if the values
+/// are counted, since counts have no sampling error.
 OrderAgreement order_agreement(const PaperResult& result);
 
 /// Formats the paper's values and the runs' values side by side, with the interval, the number of seeds and a mark on

@@ -180,6 +180,40 @@ TEST(PaperComparison, AnOrderIsConfirmedWhereEveryPairIsShown) {
   EXPECT_EQ(reversed.contradicted, 3);
 }
 
+/// Gives the runs of an arm one client of budget 1 that receives `mib` MiB in one round.
+void give_download(comparison::StudyRuns& study, const std::string& arm, int64_t mib) {
+  for (auto& run : study.runs) {
+    if (run.arm != arm) continue;
+    auto& client = run.records->rounds.emplace_back().clients.emplace_back();
+    client.bytes_down = mib << 20;
+  }
+}
+
+TEST(PaperComparison, DifferencesThatAreEqualInAllSeedsShowAnOrderOfCountsAndNoneOfScores) {
+  auto table = table_of(PaperRows::kMean, {{"average", {0.3, 0.2, 0.1}}});
+  table.claims = {{"average", "a", PaperDirection::kHighest}, {"average", "a", PaperDirection::kLowest}};
+  auto study = study_of("s", {{"a", {0.5, 0.6}}, {"b", {0.4, 0.5}}, {"c", {0.1, 0.2}}}, {"t0"}, {1.0});
+  for (const auto& [arm, mib] : {std::pair{"a", 5}, {"b", 2}, {"c", 1}}) give_download(study, arm, mib);
+  const auto said = [&](const char* measure) {
+    table.measure = measure;
+    return paper_sentences(table, paper_results(table, {{study}}));
+  };
+  const auto counts = said("bytes_down");
+  EXPECT_NE(
+      counts[0].find("order was confirmed. Paper: a > b > c. Ours: a > b > c. In the paper's order: 3 of 3 pairs, "
+                     "3 of them"),
+      std::string::npos)
+      << counts[0];
+  EXPECT_NE(counts[1].find("was confirmed"), std::string::npos) << counts[1];
+  EXPECT_NE(counts[2].find("was contradicted"), std::string::npos) << counts[2];
+  const auto scores = said("accuracy");
+  EXPECT_NE(scores[0].find("was not confirmed"), std::string::npos) << scores[0];
+  EXPECT_NE(scores[0].find("3 of 3 pairs, 0 of them"), std::string::npos) << scores[0];
+  for (const size_t i : {1, 2})
+    EXPECT_NE(scores[i].find("was not compared (what is equal in all seeds has no interval)."), std::string::npos)
+        << scores[i];
+}
+
 TEST(PaperComparison, MarksCellsWithANoteAndSaysWhatWasFound) {
   auto table = table_of(PaperRows::kMean, {{"average", {0.3, 0.2, 0.1}}});
   table.notes = {{"average", "b", "Printed twice."}, {"", "", "About the table."}};
@@ -317,8 +351,19 @@ TEST(PaperCosts, AreMeansOverTheClientsOfABudget) {
   EXPECT_DOUBLE_EQ(*budget_cost("bytes_up")(run, 0.5), 2);
   EXPECT_DOUBLE_EQ(*budget_cost("bytes_down")(run, 0.5), 5);
   EXPECT_DOUBLE_EQ(*budget_cost("pass_flops")(run, 0.5), 2000.0 / 400 * 256);
+  EXPECT_DOUBLE_EQ(*budget_cost("client_flops")(run, 0.5), 1000);
+  run.rounds[0].clients[0].withheld = true;
+  EXPECT_FALSE(budget_cost("client_flops")(run, 0.5)) << "FLOPs that are not told are not 0";
   EXPECT_FALSE(budget_cost("bytes_up")(run, 1.0));
   EXPECT_FALSE(budget_cost("accuracy"));
+}
+
+TEST(PaperCosts, SecondsAndTheUseOfExpertsAreMeasuredAndTheOthersCounted) {
+  for (const auto* name :
+       {"bytes_up", "bytes_down", "pass_flops", "activated_parameters", "flops_share", "client_flops"})
+    EXPECT_TRUE(is_counted(name)) << name;
+  for (const auto* name : {"aggregate_seconds", "gini", "pg_cosine", "accuracy"})
+    EXPECT_FALSE(is_counted(name)) << name;
 }
 
 }  // namespace

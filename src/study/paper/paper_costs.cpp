@@ -26,6 +26,10 @@ std::vector<fed::ClientOfRound> clients_of(const records::RunRecords& run, doubl
   return found;
 }
 
+bool withholds_work(const fed::ClientOfRound& client) {
+  return client.withheld || (client.privacy && client.privacy->withheld);
+}
+
 std::optional<double> mean_of_clients(const records::RunRecords& run, double budget,
                                       int64_t fed::RoundMeasures::*measure) {
   const auto clients = clients_of(run, budget);
@@ -68,6 +72,7 @@ std::optional<double> flops_share(const records::RunRecords& run, double budget)
 
 std::optional<double> client_flops(const records::RunRecords& run, double budget) {
   const auto clients = clients_of(run, budget);
+  if (std::any_of(clients.begin(), clients.end(), withholds_work)) return std::nullopt;
   double sum = 0;
   for (const auto& client : clients) sum += client.flops;
   return clients.empty() ? std::nullopt : std::optional(sum / static_cast<double>(clients.size()));
@@ -79,22 +84,35 @@ std::optional<double> aggregate_seconds(const records::RunRecords& run, double /
   return run.rounds.empty() ? std::nullopt : std::optional(sum / static_cast<double>(run.rounds.size()));
 }
 
+struct Cost {
+  std::optional<double> (*of)(const records::RunRecords&, double);
+  bool is_counted = true;
+};
+
+const std::map<std::string_view, Cost>& costs() {
+  static const std::map<std::string_view, Cost> kCosts{{"bytes_up", {mib_up}},
+                                                       {"bytes_down", {mib_down}},
+                                                       {"pass_flops", {pass_flops}},
+                                                       {"activated_parameters", {parameters}},
+                                                       {"flops_share", {flops_share}},
+                                                       {"client_flops", {client_flops}},
+                                                       {"aggregate_seconds", {aggregate_seconds, false}}};
+  return kCosts;
+}
+
 }  // namespace
 
 BudgetCost budget_cost(std::string_view name) {
-  static const std::map<std::string_view, std::optional<double> (*)(const records::RunRecords&, double)> kCosts{
-      {"bytes_up", mib_up},
-      {"bytes_down", mib_down},
-      {"pass_flops", pass_flops},
-      {"activated_parameters", parameters},
-      {"flops_share", flops_share},
-      {"client_flops", client_flops},
-      {"aggregate_seconds", aggregate_seconds}};
-  const auto found = kCosts.find(name);
-  if (found != kCosts.end()) return found->second;
+  const auto found = costs().find(name);
+  if (found != costs().end()) return found->second.of;
   const auto of_experts = expert_measure(name);
   if (!of_experts) return {};
   return [of_experts](const records::RunRecords& run, double /*budget*/) { return of_experts(run); };
+}
+
+bool is_counted(std::string_view name) {
+  const auto found = costs().find(name);
+  return found != costs().end() && found->second.is_counted;
 }
 
 std::vector<report::Table> paper_costs_by_k(const PaperTable& table, std::span<const comparison::StudyRuns> studies) {

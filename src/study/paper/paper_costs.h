@@ -28,8 +28,11 @@ using BudgetCost = std::function<std::optional<double>(const records::RunRecords
 ///   aggregate_seconds      measured seconds of the server per round, the same at every budget
 ///
 /// and the measures of experts, which are the same at every budget (study/paper/paper_experts.h). The function returns
-/// nothing if no client of that budget took part. activated_parameters reads the base model's config.json.
+/// nothing if no client of that budget took part; client_flops also if one withholds its work. activated_parameters
+/// reads the base model's config.json.
 BudgetCost budget_cost(std::string_view name);
+/// Returns true if the cost of that name is a count: bytes, parameters or FLOPs, but no seconds and no use of experts.
+bool is_counted(std::string_view name);
 
 /// Returns the tables of FLOPs and measured seconds at every K that follow a table of the paper, one for each study
 /// that has arms of the table; none unless table.cost_by_k.
