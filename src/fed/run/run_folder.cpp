@@ -159,7 +159,7 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
   const auto line = sealed(record::write(record));
   checkpoint_.commit(snapshot, line);
   append_line(folder_ / kRounds, line);
-  background_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round, round); });
+  background_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.remove_older(round); });
   if (!is_small(snapshot.state)) return save_adapter(snapshot.state, server);
   background_->give(adapter_writer(folder_ / run_file("adapter"), snapshot.state, server));
 }

@@ -1,6 +1,7 @@
 #include "fed/store/run_checkpoint.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "base/plain/dead_parts.h"
@@ -26,6 +27,17 @@ std::vector<std::string> files_of_round() { return {std::string(kState), std::st
 std::optional<int64_t> number_after(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   return parse_number<int64_t>(name.substr(prefix.size()));
+}
+
+using NumberFilter = std::function<bool(int64_t number)>;
+
+/// Removes the rounds and the journals of uploads for whose numbers a filter returns true.
+void remove_numbered(const fs::path& folder, const NumberFilter& is_old_round, const NumberFilter& is_old_journal) {
+  for (const auto& entry : entries_of(folder)) {
+    const auto name = entry.filename().string();
+    const auto round = number_after(kRound, name), journal = number_after(kUploads, name);
+    if ((round && is_old_round(*round)) || (journal && is_old_journal(*journal))) remove_path(entry);
+  }
 }
 
 }  // namespace
@@ -146,14 +158,15 @@ void Checkpoint::keep_only(const std::vector<int64_t>& rounds) const {
   }
 }
 
+void Checkpoint::remove_older(int64_t round) const {
+  remove_numbered(
+      folder_, [round](int64_t other) { return other < round - 1; }, [round](int64_t other) { return other < round; });
+}
+
 void Checkpoint::clear(int64_t last_round, int64_t first_journal) const {
-  for (const auto& entry : entries_of(folder_)) {
-    const auto name = entry.filename().string();
-    const auto round = number_after(kRound, name), journal = number_after(kUploads, name);
-    if ((round && *round != last_round && *round != last_round - 1) ||
-        (journal && (*journal < first_journal || *journal > last_round + 1)))
-      remove_path(entry);
-  }
+  remove_numbered(
+      folder_, [=](int64_t round) { return round != last_round && round != last_round - 1; },
+      [=](int64_t round) { return round < first_journal || round > last_round + 1; });
 }
 
 fs::path Checkpoint::uploads(int64_t round) const { return folder_ / concat(kUploads, round); }

@@ -104,6 +104,17 @@ TEST_F(CheckpointFolder, TheLastTwoRoundsAreKept) {
   EXPECT_REFUSAL(checkpoint.read(1), "--from-round is 1, allowed for " + path_.string() + ": 3, 2, 0");
 }
 
+TEST_F(CheckpointFolder, RemovingWhatIsOlderThanARoundKeepsAllLaterOnes) {
+  const Checkpoint checkpoint(path_);
+  checkpoint.begin();
+  for (int64_t round : {1, 2, 3, 4, 5}) checkpoint.commit(snapshot(round), line_of(round));
+  for (int64_t round : {2, 3, 4, 5, 6, 7}) fs::create_directories(checkpoint.uploads(round));
+  checkpoint.remove_older(3);
+  EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "round-2", "round-3", "round-4", "round-5",
+                                                    "uploads-3", "uploads-4", "uploads-5", "uploads-6", "uploads-7"}));
+  EXPECT_EQ(checkpoint.read().commit.record, line_of(5));
+}
+
 TEST_F(CheckpointFolder, AnUncommittedRoundLeavesThePreviousOne) {
   const Checkpoint checkpoint(path_);
   checkpoint.begin();
