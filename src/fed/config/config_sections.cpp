@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "base/plain/files.h"
 #include "base/plain/key_fingerprint.h"
 #include "base/plain/text.h"
 #include "fed/config/experiment_config.h"
