@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from test_extended import arguments, expect_same
 from test_federation import DEADLINE, Processes, federation, local_run, run_settings, wait_for
-from tiny import CONFIG, ROOT, evenkeel, one_line, settings, succeed
+from tiny import CONFIG, evenkeel, one_line, random_model, settings, succeed
 
 FILES = ("adapter_model.safetensors", "adapter_config.json")
 GRANITE = {
@@ -23,11 +23,7 @@ IN_017 = "transformers 4.57 + PEFT 0.17 (run): not readable there (loads it with
 
 @pytest.fixture(scope="module")
 def granite(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("granite")
-    (folder / "config.json").write_text(json.dumps(GRANITE))
-    succeed("init", folder / "config.json", "--out", folder / "model")
-    shutil.copy(ROOT / "assets/tiny-olmoe/tokenizer.json", folder / "model")
-    return folder / "model"
+    return random_model(tmp_path_factory.mktemp("granite"), GRANITE)
 
 
 def same_folder(one, other, files=FILES):

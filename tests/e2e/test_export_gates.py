@@ -1,11 +1,8 @@
 """Tests exports of families whose gates no key of config.json changes: scores as exported, and what --check says."""
-import json
-import shutil
-
 import pytest
 
 from test_as_exported import ROWS, answers
-from tiny import CONFIG, ROOT, lines, settings, succeed
+from tiny import CONFIG, lines, random_model, settings, succeed
 
 DEEPSEEK = {
     "model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "vocab_size": 1024, "hidden_size": 32, "intermediate_size": 24,
@@ -18,11 +15,7 @@ LOST = "without gates renormalised over the selected experts"
 
 @pytest.fixture(scope="module")
 def deepseek(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("deepseek")
-    (folder / "config.json").write_text(json.dumps(DEEPSEEK))
-    succeed("init", folder / "config.json", "--out", folder / "model")
-    shutil.copy(ROOT / "assets/tiny-olmoe/tokenizer.json", folder / "model")
-    return folder / "model"
+    return random_model(tmp_path_factory.mktemp("deepseek"), DEEPSEEK)
 
 
 def test_gates_that_the_family_fixes_are_lost_everywhere_and_scored_as_the_family_computes_them(deepseek, tmp_path):

@@ -82,6 +82,14 @@ def one_line(done, *words):
     return said[0]
 
 
+def random_model(folder, config):
+    """Makes a random model of the shape that `config` describes, with the tokenizer of tiny-olmoe. Returns its folder."""
+    (folder / "config.json").write_text(json.dumps(config))
+    succeed("init", folder / "config.json", "--out", folder / "model")
+    shutil.copy(ROOT / "assets/tiny-olmoe/tokenizer.json", folder / "model")
+    return folder / "model"
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
     """Returns one model for all tests of a process, which must not change it."""
