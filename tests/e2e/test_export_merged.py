@@ -1,12 +1,11 @@
 """Tests that a merged export has what other programs read, and points at nothing that it does not have."""
 import json
-import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tiny import ROOT, succeed
+from tiny import random_model, succeed
 
 GLM = {
     "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "vocab_size": 1024, "hidden_size": 32, "intermediate_size": 24,
@@ -17,9 +16,7 @@ GLM = {
 
 def base_of(folder, config):
     """Writes a random model with a tokenizer of both kinds, and names of files that an export does not have."""
-    (folder / "config.json").write_text(json.dumps(config))
-    succeed("init", folder / "config.json", "--out", folder / "model")
-    shutil.copy(ROOT / "assets/tiny-olmoe/tokenizer.json", folder / "model")
+    random_model(folder, config)
     (folder / "model/tokenizer.model").write_bytes(bytes(range(256)))
     (folder / "model/tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "X", "auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}, "special_tokens_map_file": "/home/a/special_tokens_map.json"}))

@@ -2,12 +2,11 @@
 
 import json
 import math
-import shutil
 
 import pytest
 from safetensors.numpy import load_file
 
-from tiny import CONFIG, METHODS, ROOT, lines, settings, succeed
+from tiny import CONFIG, METHODS, ROOT, lines, random_model, settings, succeed
 
 WIDE = {"vocab_size": 1024, "hidden_size": 528, "intermediate_size": 520, "num_hidden_layers": 1, "num_experts": 8,
         "num_attention_heads": 4, "num_key_value_heads": 4}
@@ -15,11 +14,8 @@ WIDE = {"vocab_size": 1024, "hidden_size": 528, "intermediate_size": 520, "num_h
 
 @pytest.fixture(scope="module")
 def wide_model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wide")
-    (folder / "config.json").write_text(json.dumps(json.loads((ROOT / "configs/tiny/model.json").read_text()) | WIDE))
-    succeed("init", folder / "config.json", "--out", folder / "model")
-    shutil.copy(ROOT / "assets/tiny-olmoe/tokenizer.json", folder / "model")
-    return folder / "model"
+    config = json.loads((ROOT / "configs/tiny/model.json").read_text()) | WIDE
+    return random_model(tmp_path_factory.mktemp("wide"), config)
 
 
 @pytest.mark.parametrize("method", METHODS)
