@@ -251,8 +251,11 @@ std::string hash_of(const methods::ServerState& state) {
 methods::ServerState beginning(const fed::Server& server) {
   if (server.config->method.name != "fed-sb") return server.method->initialize(server.view(0));
   methods::ServerState state;  // initialisation is not measured here
-  for (const auto& [name, site] : server.sites)
-    state.global.adapters[name] = {.core = at::zeros(lora::shape_of(site, lora::kFactorCore, server.max_rank()))};
+  for (const auto& [name, site] : server.sites) {
+    const auto zeros = [&](auto factor) { return at::zeros(lora::shape_of(site, factor, server.max_rank())); };
+    state.global.adapters[name] = {.core = zeros(lora::kFactorCore)};
+    state.common.fixed[name] = {.a = zeros(lora::kFactorA), .b = zeros(lora::kFactorB)};
+  }
   return state;
 }
 
