@@ -9,6 +9,7 @@
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/folders.h"
 #include "base/plain/os_error.h"
 #include "fed/run/new_run_folder.h"
 #include "fed/store/run_files.h"
@@ -58,8 +59,7 @@ std::string_view keeper(const fs::path& folder, const std::string& name) {
 }  // namespace
 
 void check_not_kept(std::string_view flag, const fs::path& output) {
-  auto path = destination(output);
-  if (!path.has_filename()) path = path.parent_path();  // of "folder/"
+  auto path = without_trailing_slash(destination(output));
   for (auto folder = path.parent_path(); folder != path; path = folder, folder = path.parent_path()) {
     const auto whose = keeper(folder, path.filename().string());
     EK_CHECK(whose.empty(), kIo, flag, " is ", output.string(), ", which the ", whose, " in ", folder.string(),

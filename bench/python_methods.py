@@ -4,8 +4,8 @@
     bench/python_methods.py [--rows 1600] [--rounds 4] [--repeats 3] [--out RECORD.json]
 
 The classes read every tensor and change no bit: one has the server's hooks, one edits every gradient of every step. Runs
-alternate, without evaluations. Each figure is the smallest of the repeats. Processor seconds are those of the program and
-its host together, which starts with it.
+alternate. A run is always scored after its last round: here on one row at one budget, which takes 0.04 seconds. Each figure is
+the smallest of the repeats. Processor seconds are those of the program and its host together, which starts with it.
 """
 import argparse
 import json
@@ -45,6 +45,8 @@ class ClientHook(ek.Method):
             for _, gradient in gradients.items():
                 gradient *= 1
 """
+LEAST_SCORES = ("evaluate.every=0", "evaluate.tasks=['builtin:facts']", "evaluate.limit=1", "evaluate.budgets=[1.0]",
+                "evaluate.as_exported=false")
 ARMS = {"fedit in C++": None, "server hooks": "ServerHooks", "edit_gradients": "ClientHook"}
 
 
@@ -62,7 +64,7 @@ def run(folder, arm, options):
     out = folder / f"run-{time.monotonic_ns()}"
     named = ["--method", f"{folder / 'hooks.py'}:{ARMS[arm]}"] if ARMS[arm] else ["--set", "method.name=fedit"]
     words = [PROGRAM, "train", ROOT / "configs/demo.toml", "--quiet", "--out", out, *named, "--set", f"data.limit={options.rows}",
-             "--set", f"train.rounds={options.rounds}", "--set", "evaluate.every=0"]
+             "--set", f"train.rounds={options.rounds}", *(word for setting in LEAST_SCORES for word in ("--set", setting))]
     wall, processor = timed(words)
     steps = sum(client["steps"] for line in (out / "rounds.jsonl").open() for client in json.loads(line)["clients"])
     return {"wall": wall, "processor": processor, "steps": steps, "adapter": (out / "adapter/adapter_model.safetensors").read_bytes()}

@@ -8,7 +8,7 @@
 Each run gives sha256 values: of the folder adapter/, of rounds.jsonl and of evaluations.jsonl without measured times, and of
 two fields of the evaluations, log_likelihood and likelihood_rows. The digests of a file that is older than these fields have no
 value for them; the output says so. Both fields of each record are also compared with the scores of its single rows.
-The runs are the eleven methods on a sparse model (participation 0.6, unequal budgets), on a dense model with unequal ranks, with
+The runs are all methods on a sparse model (participation 0.6, unequal budgets), on a dense model with unequal ranks, with
 factors in bfloat16, killed and resumed, on two ranks, and one served federation of two nodes. A resumed run and a run on two
 ranks must have the digests of the plain run. Minutes in all.
 Exit 1 when a digest differs or is missing, a run fails, or no run was made.

@@ -16,6 +16,7 @@ Needs torch, transformers 5 and 5 GB of memory. Two cores take 5 minutes for 1, 
 import argparse
 import hashlib
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -40,6 +41,13 @@ def arguments():
     for name, value in (("experts", 16), ("block-steps", 120), ("steps", 600), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     return parser.parse_args()
+
+
+def put(file, write):
+    """Calls write(path) with another name in the file's folder, and renames the result: a kill leaves the old file or the new one."""
+    part = file.with_name(file.name + ".part")
+    write(part)
+    os.replace(part, file)
 
 
 def sequences(tokenizer, files, rng):
@@ -245,7 +253,6 @@ def write(student, flags, rows):
             for e, part in enumerate(weight.chunk(flags.experts)):
                 weights[at + f"mlp.experts.{e}.{name}_proj.weight"] = part.T if name == "down" else part
     weights = {name: weight.detach().bfloat16().contiguous() for name, weight in weights.items()}
-    save_file(weights, flags.out / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((flags.dense / "config.json").read_text())
     settings |= {"architectures": ["OlmoeForCausalLM"], "model_type": "olmoe", "num_experts": flags.experts,
                  "num_experts_per_tok": flags.experts, "intermediate_size": config.intermediate_size // flags.experts,
@@ -253,6 +260,8 @@ def write(student, flags, rows):
     (flags.out / "config.json").write_text(json.dumps(settings, indent=1) + "\n")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json", "LICENSE"):
         shutil.copy(flags.dense / name, flags.out)
+    # The weights come last: a folder that has them is complete (tools/studies).
+    put(flags.out / "model.safetensors", lambda file: save_file(weights, file, metadata={"format": "pt"}))
 
 
 def recipe(flags, rows):
@@ -280,7 +289,11 @@ def main():
     top_ks = [max(1, flags.experts >> shift) for shift in range(4)]
     unfinished = flags.out / "unfinished.pt"
     made_by = recipe(flags, rows)
-    save = lambda step: torch.save((made_by, step, [layer.mlp for layer in student.model.layers]), unfinished)  # noqa: E731
+
+    def save(step):
+        blocks = [layer.mlp for layer in student.model.layers]
+        put(unfinished, lambda file: torch.save((made_by, step, blocks), file))
+
     if not unfinished.exists():
         split_blocks(student, block_inputs(teacher, rows[:112]), flags, top_ks)
         save(0)

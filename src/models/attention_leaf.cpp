@@ -66,6 +66,7 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
   }
   model.spec.work.scores += static_cast<double>(2 * queries);
   model.spec.work.kept += static_cast<double>(2 * (hidden + queries + keys));
+  if (spec.soft_cap > 0) model.spec.work.capped_heads += static_cast<double>(spec.heads);
 }
 
 nn::AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {

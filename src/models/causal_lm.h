@@ -54,7 +54,8 @@ struct TokenWork {
   /// float32 values that the forward pass saves for the backward pass. `kept_by_expert` counts one selected expert,
   /// `kept` all the rest.
   double kept = 0, kept_by_expert = 0;
-  double widest = 0;  ///< the largest inner width of a feed-forward block
+  double capped_heads = 0;  ///< heads of all layers whose scores have a soft cap
+  double widest = 0;        ///< the largest inner width of a feed-forward block
 };
 
 /// Describes a model: its sizes, special tokens and expert layers.

@@ -119,6 +119,19 @@ int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass) {
                std::min(1.25 * d(nn::kLogitsBytes), 2 * kFloat * d(pass.targets) * d(spec.vocab_size)));
 }
 
+int64_t padded_attention_bytes(const ModelSpec& spec, const PassShape& pass) {
+  const double padded = d(pass.sequences) * d(pass.longest), layers = std::max(1.0, d(spec.num_layers));
+  // A layer saves two matrices of scores per head, and three more exist while it is computed.
+  const double capped = spec.work.capped_heads * d(pass.longest) * (2 + 3 / layers);
+  return bytes(kFloat * padded * (2 * spec.work.scores + capped));
+}
+
+int64_t passing_bytes_of_operators(const ModelSpec& spec, const PassShape& pass) {
+  const double layers = std::max(1.0, d(std::ssize(spec.moe_layers)));
+  const double row = 4 * d(spec.hidden_size) + 2.5 * spec.work.kept_by_expert / layers;
+  return bytes(d(passing_bytes(spec, pass)) + kFloat * chosen(spec, pass) * d(pass.tokens) * row);
+}
+
 int64_t cache_bytes(const nn::KvShape& shape, int64_t tokens) { return bytes(d(shape.token_bytes()) * d(tokens)); }
 
 int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens, nn::KvType type) {

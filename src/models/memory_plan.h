@@ -58,10 +58,11 @@ MemoryPart device_libraries();
 
 /// Describes one pass of a micro-batch through the model.
 struct PassShape {
-  int64_t tokens = 0;   ///< T, tokens of all sequences together
-  int64_t targets = 0;  ///< rows that the head is applied to
-  int64_t top_k = 0;    ///< K, experts per token; 0 on a dense model
-  int64_t threads = 1;  ///< threads that compute the pass, each with a workspace
+  int64_t tokens = 0;                  ///< T, tokens of all sequences together
+  int64_t targets = 0;                 ///< rows that the head is applied to
+  int64_t top_k = 0;                   ///< K, experts per token; 0 on a dense model
+  int64_t threads = 1;                 ///< threads that compute the pass, each with a workspace
+  int64_t sequences = 0, longest = 0;  ///< sequences, and tokens of the longest; for padded_attention_bytes()
 };
 
 /// Returns the bytes that a training pass saves for its backward pass, in float32: per token and layer the normalised
@@ -73,6 +74,12 @@ int64_t kept_bytes_of_operators(const ModelSpec& spec, const PassShape& pass);
 /// Returns the bytes of temporary buffers of a pass: rows sent to and from experts, workspaces of threads, and logits
 /// in chunks.
 int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass);
+/// Returns the bytes that attention of engine aten on a processor saves beside kept_bytes(): queries, keys, values and
+/// outputs, padded to the longest sequence, and with a soft cap also matrices of scores.
+int64_t padded_attention_bytes(const ModelSpec& spec, const PassShape& pass);
+/// Works as passing_bytes() for engine aten on a processor. Its experts hold four rows of the model's width and five
+/// inner rows per token and selected expert in their backward pass, and hardly fewer in a forward pass.
+int64_t passing_bytes_of_operators(const ModelSpec& spec, const PassShape& pass);
 /// Returns the bytes of keys and values of `tokens` tokens, all sequences together.
 int64_t cache_bytes(const nn::KvShape& shape, int64_t tokens);
 /// Returns the bytes of keys and values of `sequences` sequences of `tokens` tokens each.

@@ -93,5 +93,14 @@ TEST(MemoryPlan, KeptBytesOfOlmoeFollowItsShapes) {
             passing_bytes(olmoe, {.tokens = 2048, .targets = 2048, .top_k = 1}));
 }
 
+TEST(MemoryPlan, ASoftCapOfScoresSavesTwoMatricesPerHeadAndLayer) {
+  const ModelSpec plain{.family = "gemma2", .num_layers = 3, .work = {.scores = 3 * 2 * 40}},
+      capped{.family = "gemma2", .num_layers = 3, .work = {.scores = 3 * 2 * 40, .capped_heads = 3 * 5}};
+  const PassShape pass{.tokens = 11, .sequences = 2, .longest = 7};
+  EXPECT_EQ(padded_attention_bytes(plain, pass), 4 * 2 * 7 * 4 * 3 * 40);
+  EXPECT_EQ(padded_attention_bytes(capped, pass) - padded_attention_bytes(plain, pass),
+            4 * 2 * 7 * 7 * 5 * (2 * 3 + 3));
+}
+
 }  // namespace
 }  // namespace evenkeel::models

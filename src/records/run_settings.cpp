@@ -8,6 +8,7 @@
 #include "base/format/fingerprint.h"
 #include "base/plain/files.h"
 #include "fed/config/key_effects.h"
+#include "fed/store/moved_rows.h"
 
 namespace evenkeel::records {
 namespace {
@@ -55,13 +56,12 @@ bool selects_test_rows(std::string_view key) {
   return of_client || is_in_any(key, kOfTestRows) || (is_in_section(key, "data") && !is_in_any(key, kNotOfTestRows));
 }
 
-/// Returns true if a list of paths holds a file of that name.
-bool lists_file(const std::string& list, const std::string& name) {
-  return list.find(concat('/', name, '"')) != list.npos || list.find(concat('"', name, '"')) != list.npos;
-}
+/// Returns true if a list of paths holds the path.
+bool lists(const std::string& list, const std::string& path) { return list.find(concat('"', path, '"')) != list.npos; }
 
 /// Removes what does not select test rows because a set has test files of its own: its training files and their split.
-void leave_out_training(config::Values& rows) {
+/// \return the lists of these training files
+std::string take_training(config::Values& rows) {
   std::string trained;
   for (const auto& [key, value] : config::Values(rows)) {
     if (!key.starts_with("data.files.") || !key.ends_with(".test") || value == "[]") continue;
@@ -69,14 +69,29 @@ void leave_out_training(config::Values& rows) {
     if (const auto train = rows.find(set + "train"); train != rows.end()) trained += train->second;
     for (const auto* name : {"train", "held_out", "split_seed"}) rows.erase(set + name);
   }
-  for (const auto& [key, digest] : config::Values(rows)) {
-    if (!key.starts_with(kFile)) continue;
-    const auto name = key.substr(kFile.size());
-    const bool is_named =
-        std::any_of(rows.begin(), rows.end(), [&](const auto& entry) { return lists_file(entry.second, name); });
-    if (!is_named && lists_file(trained, name)) rows.erase(key);
-  }
+  return trained;
 }
+
+struct InputFile {
+  fs::path path;  // at the beginning of the run
+  std::string fingerprint;
+};
+
+/// Returns the files that the manifest lists in the folder of the base model, or all others.
+std::vector<InputFile> listed_files(const RunRecords& run, bool of_models) {
+  std::vector<InputFile> found;
+  if (!run.manifest.is_object() || !run.manifest.contains("files")) return found;
+  const auto folder = model_folder(run.manifest.at("files"));
+  for (const auto& file : run.manifest.at("files")) {
+    const fs::path path = text_under(file, {"path"});
+    if ((folder && path.parent_path() == *folder) == of_models)
+      found.push_back({path, text_under(file, {kTreeDigest, kWholeDigest}).substr(0, 12)});
+  }
+  return found;
+}
+
+/// Adds the fingerprint of a further file to those of files with the same name.
+void join_to(std::string& all, const std::string& fingerprint) { all += concat(all.empty() ? "" : "+", fingerprint); }
 
 }  // namespace
 
@@ -107,23 +122,23 @@ config::Values settings_of_arm(const RunRecords& run) {
 
 Fingerprints input_files(const RunRecords& run, bool of_models) {
   Fingerprints found;
-  if (!run.manifest.is_object() || !run.manifest.contains("files")) return found;
-  const auto folder = model_folder(run.manifest.at("files"));
-  for (const auto& file : run.manifest.at("files")) {
-    const fs::path path = text_under(file, {"path"});
-    const auto name = path.filename().string();
-    if ((folder && path.parent_path() == *folder) == of_models)
-      found[name] +=
-          concat(found[name].empty() ? "" : "+", text_under(file, {kTreeDigest, kWholeDigest}).substr(0, 12));
-  }
+  for (const auto& [path, fingerprint] : listed_files(run, of_models))
+    join_to(found[path.filename().string()], fingerprint);
   return found;
 }
 
 config::Values test_rows_of(const RunRecords& run) {
   auto rows = compared_settings(run);
   std::erase_if(rows, [](const auto& entry) { return !selects_test_rows(entry.first); });
-  for (const auto& [name, digest] : input_files(run, false)) rows[std::string(kFile) + name] = digest;
-  leave_out_training(rows);
+  const auto trained = take_training(rows);
+  config::Values files;
+  for (const auto& [path, fingerprint] : listed_files(run, false)) {
+    const auto now = fed::place_now(run.folder, path.string());  // as in the settings
+    const bool is_named =
+        std::any_of(rows.begin(), rows.end(), [&](const auto& entry) { return lists(entry.second, now); });
+    if (is_named || !lists(trained, now)) join_to(files[concat(kFile, path.filename().string())], fingerprint);
+  }
+  rows.merge(files);
   return rows;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/plain/files.h"
+#include "base/testing.h"
 #include "fed/config/experiment_config.h"
 #include "records/run_settings.h"
 #include "report/page.h"
@@ -149,6 +151,30 @@ TEST(RunSettings, TestRowsAreTheSameIfTrainingFilesAloneDiffer) {
   EXPECT_FALSE(differing_key(a, rows_of("y.jsonl", "3", "t.jsonl")));
   EXPECT_EQ(differing_key(a, rows_of("x.jsonl", "1", "u.jsonl")), "data.files.test");
   EXPECT_EQ(differing_key(a, rows_of("t.jsonl", "1", "t.jsonl")), "file t.jsonl") << "one name, two files";
+}
+
+TEST(RunSettings, FilesOfOneNameAreToldApartByTheirFolders) {
+  const auto rows_of = [](const std::string& train, const std::string& digest, const std::string& tested) {
+    auto run = run_with(
+        "b", {"data.task=files", concat("data.files.train=['", train, "']"), "data.files.test=['/te/r.jsonl']"});
+    run.manifest = {{"files", {{{"path", train}, {"sha256", digest}}, {{"path", "/te/r.jsonl"}, {"sha256", tested}}}}};
+    return test_rows_of(run);
+  };
+  const auto a = rows_of("/x1/r.jsonl", "1", "tt");
+  EXPECT_EQ(a.at("file r.jsonl"), "tt") << "training rows are no test rows";
+  EXPECT_FALSE(differing_key(a, rows_of("/x2/r.jsonl", "2", "tt")));
+  EXPECT_EQ(differing_key(a, rows_of("/x1/r.jsonl", "1", "uu")), "file r.jsonl");
+}
+
+TEST(RunSettings, RowsOfAMovedRunAreThoseOfItsSettings) {
+  const testing::TemporaryFolder folder;
+  make_folders(folder.path() / "rows");
+  write_file_atomic(folder.path() / "rows/train-1.jsonl", "");
+  auto run = run_with("b", {"data.task=files", "data.files.test=['/te/r.jsonl']",
+                            concat("data.files.train=['", (folder.path() / "rows/train-1.jsonl").string(), "']")});
+  run.folder = folder.path();
+  run.manifest = {{"files", {{{"path", "/gone/rows/train-1.jsonl"}, {"sha256", "1"}}}}};
+  EXPECT_FALSE(test_rows_of(run).contains("file train-1.jsonl"));
 }
 
 }  // namespace

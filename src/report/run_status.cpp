@@ -57,11 +57,20 @@ std::string last_log_line(const fs::path& file) {
   return text.empty() ? text : concat("log: ", escaped(text.substr(text.rfind('\n') + 1)), '\n');
 }
 
+/// Returns the entries of a folder; none if it is not there, or is removed meanwhile by the process that trains.
+std::vector<fs::path> entries_if_there(const fs::path& folder) {
+  try {
+    return entries_of(folder);
+  } catch (const Error&) {
+    if (is_folder(folder)) throw;
+    return {};
+  }
+}
+
 /// Returns the number of clients that have replied in the current round.
 std::string arrived_line(const fs::path& folder, size_t rounds_done) {
   const auto uploads = fed::Checkpoint(folder / "checkpoint").uploads(static_cast<int64_t>(rounds_done) + 1);
-  if (!is_folder(uploads)) return {};
-  const auto entries = entries_of(uploads);
+  const auto entries = entries_if_there(uploads);
   const auto arrived =
       std::count_if(entries.begin(), entries.end(), [](const fs::path& entry) { return entry.extension() == ".json"; });
   return arrived == 0 ? std::string() : concat(arrived, " clients of round ", rounds_done + 1, " have replied\n");

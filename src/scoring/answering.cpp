@@ -110,7 +110,7 @@ void fit(Batch& batch, const models::CausalLm& model, const nn::Compute& compute
   size_t count = 0;
   for (; count < batch.prompts.size(); ++count) {
     sizes.add(std::ssize(batch.prompts[count]));
-    const auto tokens = cached_tokens(sizes, longest, beams, shape.device);
+    const auto tokens = cached_tokens(sizes, longest, beams, shape.device, compute.engine);
     if (count > 0 && static_cast<double>(tokens) > most) break;
   }
   batch.rows = batch.rows.first(count);

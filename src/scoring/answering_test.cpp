@@ -109,7 +109,8 @@ TEST(AnswerRowsTestDevice, ABatchAndThePlacesOfEarlierOnesFitIntoTheCache) {
   EvaluationOptions options{.max_new_tokens = 32};  // no answer is longer
   const int64_t length = std::ssize(PreparedTask(task, {rows}, characters(), model->spec(), options).prompt(0));
   const PromptSizes five{.count = 5, .tokens = 5 * length, .longest = length};
-  const int64_t most = cached_tokens(five, options.max_new_tokens, 1, shape.device) * shape.token_bytes();
+  const int64_t most =
+      cached_tokens(five, options.max_new_tokens, 1, shape.device, forward.compute.engine) * shape.token_bytes();
   options.cache_gib = static_cast<double>(most) / 0x1p30;
   graphs->arena().memory(shape, 64, 256);  // as an evaluation of other rows leaves it
   ASSERT_GT(graphs->arena().bytes(), most);

@@ -11,6 +11,7 @@
 #include "base/format/limits.h"
 #include "base/plain/error.h"
 #include "base/random/random.h"
+#include "base/system/device.h"
 #include "base/system/transfers.h"
 #include "models/memory_plan.h"
 #include "scoring/beam_search.h"
@@ -72,14 +73,17 @@ at::Tensor read_checked(const at::Tensor& values, const at::Tensor& logits_NV, c
   return read[0];
 }
 
-/// Checks that the memory suffices for the cache. It cannot be checked earlier, because it depends on the prompts'
-/// tokens.
+/// Checks that the memory of the cache's device suffices for the cache. It cannot be checked earlier, because it
+/// depends on the prompts' tokens.
 void check_memory(const nn::KvShape& shape, int64_t prompts, int64_t tokens) {
-  models::require_memory(
-      {.parts = {{concat("caches of ", prompts, " prompts and what follows them, ", tokens, " tokens"),
-                  models::cache_bytes(shape, tokens), "the number of prompts run at once"}},
-       .mapped = 0},
-      machine::memory(), "generation");
+  const models::MemoryPlan plan{
+      .parts = {{concat("caches of ", prompts, " prompts and what follows them, ", tokens, " tokens"),
+                 models::cache_bytes(shape, tokens), "the number of prompts run at once"}},
+      .mapped = 0};
+  if (shape.device.is_cpu()) return models::require_memory(plan, machine::memory(), "generation");
+  // Blocks that the allocator keeps unused do not count as free.
+  if (plan.needed() > device_memory(shape.device).free / 2) give_back_device_memory(shape.device);
+  models::require_device_memory(plan, shape.device, "generation");
 }
 
 std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
@@ -285,10 +289,11 @@ void PromptSizes::add(int64_t length) {
   longest = std::max(longest, length);
 }
 
-int64_t cached_tokens(const PromptSizes& prompts, int64_t new_tokens, int64_t beams, c10::Device device) {
+int64_t cached_tokens(const PromptSizes& prompts, int64_t new_tokens, int64_t beams, c10::Device device,
+                      nn::EngineKind engine) {
   const int64_t all = prompts.tokens + prompts.count * beams * new_tokens;
-  if (!device.is_cuda()) return all;
-  if (beams > 1) return all + beams * (prompts.tokens + prompts.count * new_tokens);
+  if (device.is_cpu() && engine == nn::EngineKind::kKernels) return all;
+  if (device.is_cpu() || beams > 1) return all + beams * (prompts.tokens + prompts.count * new_tokens);
   const int64_t places = places_of(static_cast<size_t>(prompts.count));
   // Sequences that are not moved take no more: their new tokens, and a copy of all tokens in each step.
   return prompts.tokens +

@@ -62,11 +62,13 @@ struct PromptSizes {
 };
 
 /// Returns for how many tokens keys and values are held at once, at most, while prompts are run and continued. On the
-/// CPU these are the prompts and what follows them. On a GPU the prompts' cache still exists when sequences are moved
-/// to their places (nn/attention/kv_cache.h), whose number and size are rounded up; a beam search copies the cached
-/// tokens of all beams in each step. A common prefix counts for each prompt.
+/// CPU these are the prompts and what follows them, and with engine aten a copy that each step makes. On a GPU the
+/// prompts' cache still exists when sequences are moved to their places (nn/attention/kv_cache.h), whose number and
+/// size are rounded up; a beam search copies the cached tokens of all beams in each step. A common prefix counts for
+/// each prompt.
 /// \param new_tokens  largest number that follows a prompt \param beams  GenerationOptions::beams
-int64_t cached_tokens(const PromptSizes& prompts, int64_t new_tokens, int64_t beams, c10::Device device);
+int64_t cached_tokens(const PromptSizes& prompts, int64_t new_tokens, int64_t beams, c10::Device device,
+                      nn::EngineKind engine);
 
 /// Holds a common prefix of prompts and its cached keys and values. It has no tokens if there is no common prefix.
 struct PromptPrefix {

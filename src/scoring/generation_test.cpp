@@ -45,11 +45,12 @@ TokenIds joined(TokenIds first, const TokenIds& second) {
   return first;
 }
 
-TEST(CachedTokens, OnAGpuAreThePromptsAndTheirPlaces) {
-  const auto tokens = [](const std::vector<int64_t>& lengths, int64_t beams, c10::Device device) {
+TEST(CachedTokens, AreThePromptsAndTheirPlacesOrCopies) {
+  const auto tokens = [](const std::vector<int64_t>& lengths, int64_t beams, c10::Device device,
+                         nn::EngineKind engine = nn::EngineKind::kKernels) {
     PromptSizes sizes;
     for (const int64_t length : lengths) sizes.add(length);
-    return cached_tokens(sizes, 4, beams, device);
+    return cached_tokens(sizes, 4, beams, device, engine);
   };
   EXPECT_EQ(tokens({60, 50, 60}, 1, c10::kCPU), 170 + 3 * 4);
   EXPECT_EQ(tokens({60, 50, 60}, 1, c10::kCUDA), 170 + 4 * 64) << "four places of 64 tokens";
@@ -57,6 +58,8 @@ TEST(CachedTokens, OnAGpuAreThePromptsAndTheirPlaces) {
   EXPECT_EQ(tokens({1, 1, 1, 500}, 1, c10::kCUDA), 503 + 2 * (503 + 4 * 4) + 4 * 64) << "too unequal for places";
   EXPECT_EQ(tokens({60, 50, 60}, 4, c10::kCPU), 170 + 3 * 4 * 4);
   EXPECT_EQ(tokens({60, 50, 60}, 4, c10::kCUDA), 170 + 3 * 4 * 4 + 4 * (170 + 3 * 4)) << "and a copy of each beam";
+  EXPECT_EQ(tokens({60, 50, 60}, 1, c10::kCPU, nn::EngineKind::kAten), 2 * (170 + 3 * 4)) << "and their copies";
+  EXPECT_EQ(tokens({60, 50, 60}, 4, c10::kCPU, nn::EngineKind::kAten), 170 + 3 * 4 * 4 + 4 * (170 + 3 * 4));
 }
 
 TEST(Generate, GreedyEqualsAFullForwardPassPerToken) {

@@ -125,11 +125,22 @@ TEST(RecordedGenerationTestDevice, ThePlacesTakeWhatIsCountedForThem) {
     for (const auto& text : texts) sizes.add(std::ssize(text));
     generate(*of.model, of.with(graphs.get()), texts, options);
     const int64_t bytes = graphs->arena().bytes();
-    EXPECT_LE(sizes.tokens * token + bytes, cached_tokens(sizes, options.max_new_tokens, 1, test_device()) * token);
+    const auto tokens = cached_tokens(sizes, options.max_new_tokens, 1, test_device(), of.forward.compute.engine);
+    EXPECT_LE(sizes.tokens * token + bytes, tokens * token);
     return bytes;
   };
   EXPECT_EQ(bytes_after({{5, 9, 3}, {4, 4}, {1, 3, 3}}), 4 * 64 * token);
   EXPECT_EQ(bytes_after({TokenIds(25, 7), {2}, {3}, {4}, {5}}), 0) << "unequal sequences stay where they are";
+}
+
+TEST(RecordedGenerationTestDevice, ACacheThatDoesNotFitTheGpuIsRefusedWithItsMemory) {
+  NEEDS_A_GPU();
+  const Generator of("olmoe");
+  auto run = run_prompts(*of.model, of.forward, std::vector<TokenIds>{{5, 9, 3}, {4}}, {.max_new_tokens = 1});
+  const GenerationOptions options{.max_new_tokens = int64_t{1} << 28, .beams = 1024};
+  const auto text = testing::refusal([&] { generate(*of.model, of.forward, std::move(run), options); });
+  EXPECT_TRUE(text.starts_with("[config] on cuda:0 generation needs about ")) << text;
+  EXPECT_NE(text.find("(free on cuda:0"), std::string::npos) << text;
 }
 
 TEST(RecordedGenerationTestDevice, OtherFactorsAreNoReplayOfTheFirst) {

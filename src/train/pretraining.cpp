@@ -139,6 +139,12 @@ void check_top_k(const PretrainConfig& config, int64_t most) {
              config.model.config);
 }
 
+/// \param most  positions of the model
+void check_sequence_length(const PretrainConfig& config, int64_t most) {
+  EK_CHECK(config.train.sequence_length <= most, kConfig, "train.sequence_length is ", config.train.sequence_length,
+           ", allowed: up to ", most, ", the positions of ", config.model.config);
+}
+
 void clip_gradients(const std::vector<at::Tensor>& parameters, double limit) {
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : parameters)
@@ -161,7 +167,22 @@ TensorMap on_processor(TensorMap tensors) {
   return tensors;
 }
 
-/// Checks that a run began with the same config. The device and the engine may differ.
+/// Returns the seal of an input, named as in the config.
+FileSeal seal_of(const std::string& named) {
+  auto seal = FileSeal::of(expand_data_path(named, "data.files"));
+  seal.name = named;
+  return seal;
+}
+
+/// Returns the seals of config.json and of the files of the text.
+std::vector<FileSeal> inputs_of(const PretrainConfig& config) {
+  std::vector<FileSeal> seals{seal_of(config.model.config)};
+  for (const auto& file : config.data.files)
+    if (!find_seal(seals, file)) seals.push_back(seal_of(file));
+  return seals;
+}
+
+/// Checks that a run began with the same config and the same inputs. The device and the engine may differ.
 void check_same_run(const PretrainConfig& config, const PretrainingFolder& folder) {
   const auto file = folder.begun_with();
   auto begun = config::read<PretrainConfig>(config::Table::load(file));
@@ -170,6 +191,9 @@ void check_same_run(const PretrainConfig& config, const PretrainingFolder& folde
   begun.model.device = config.model.device, begun.model.engine = config.model.engine;
   EK_CHECK(config::write(begun) == config::write(config), kConfig, "the configuration differs from ", file.string(),
            ", which this run began with");
+  for (const auto& seal : folder.inputs())
+    EK_CHECK(seal_of(seal.name) == seal, kConfig, seal.name, " has changed since ", folder.path().string(),
+             " began, allowed: the same content");
   if (moved)
     log::warning("[pretrain] model.device or engine differs from ", file.string(),
                  ": the model will not have the bits of an uninterrupted run");
@@ -186,6 +210,7 @@ class Pretraining {
         optimizer_(make_optimizer(trainable(), config.train.optimizer, config.model.compute().engine)),
         texts_(load_text(config)) {
     check_top_k(config, model_->spec().top_k);
+    check_sequence_length(config, model_->spec().max_positions);
     const auto tokenizer = given_tokenizer(config);
     if (!tokenizer.empty() && !path_exists(folder_.tokenizer()))
       check_fits(tokenizer::Tokenizer::load(tokenizer), model_->spec().vocab_size);
@@ -241,8 +266,10 @@ class Pretraining {
     const auto tokenizer = install_tokenizer(config_, texts_, model_->spec().vocab_size, folder_.tokenizer());
     corpus_ = std::make_unique<Corpus>(texts_, tokenizer, model_->spec().end_of_text, config_.train.sequence_length,
                                        config_.data.validation);
-    EK_CHECK(corpus_->training() >= 1, kConfig, "pretrain: the text has ", corpus_->tokens(),
+    EK_CHECK(corpus_->tokens() >= config_.train.sequence_length, kConfig, "pretrain: the text has ", corpus_->tokens(),
              " tokens, too few for one sequence of ", config_.train.sequence_length);
+    EK_CHECK(corpus_->training() >= 1, kConfig, "pretrain: data.validation is ", config_.data.validation,
+             " and holds out all sequences of the text, of which there are ", corpus_->validation());
     texts_ = {};
   }
 
@@ -411,7 +438,7 @@ bool pretrain(const PretrainConfig& given, const std::filesystem::path& out, boo
   make_folders(out);
   const FolderLock lock(out);
   EK_CHECK(begins == folder.is_free(), kIo, out.string(), " has changed meanwhile, another process was at it");
-  if (begins) folder.begin(config::write(config));
+  if (begins) folder.begin(config::write(config), inputs_of(config));
   if (!folder.finished()) return pretraining.run(stop);
   folder.remove_old_checkpoint();
   return true;

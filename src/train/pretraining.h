@@ -129,9 +129,10 @@ void require_memory(const PretrainConfig& config, c10::Device device);
 /// \param experts  how the finished model stores its experts
 /// \return false when `stop` ended the call, true when the model is complete
 /// \throws kIo when `out` is not empty and `resume` is false or `out` has no run, or when `out` is in use; kConfig when
-/// the run to resume has another config, the memory is too small, the device does not exist, the text is shorter than
-/// one sequence or the tokenizer has more ids than the model; kCheckpoint naming a damaged file. In these cases a run
-/// with a checkpoint is not changed. \throws kNumeric when a loss or gradient is not finite
+/// the run to resume has another config, model.config or text, the memory is too small, the device does not exist, a
+/// sequence is longer than the model's positions, the text leaves no sequence to train on or the tokenizer has more ids
+/// than the model; kCheckpoint naming a damaged file. In these cases a run with a checkpoint is not changed.
+/// \throws kNumeric when a loss or gradient is not finite
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop,
               models::ExpertLayout experts = models::ExpertLayout::kOriginal);
 

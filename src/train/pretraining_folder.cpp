@@ -52,9 +52,18 @@ fs::path PretrainingFolder::begun_with() const {
   return file;
 }
 
-void PretrainingFolder::begin(const std::string& resolved) const {
-  write_marker(0, {});
+void PretrainingFolder::begin(const std::string& resolved, const std::vector<FileSeal>& inputs) const {
+  write_marker(0, {}, inputs);
   write_file_atomic(folder_ / kResolved, resolved);
+}
+
+std::vector<FileSeal> PretrainingFolder::inputs() const {
+  const auto marker = folder_ / kMarker;
+  std::vector<FileSeal> seals;
+  if (!path_exists(marker)) return seals;
+  const Json json = read_sealed(marker);
+  if (const auto inputs = JsonView(json, marker.string(), kCheckpoint).find("inputs")) from_json(*inputs, seals);
+  return seals;
 }
 
 void PretrainingFolder::open() {
@@ -93,7 +102,7 @@ TensorMap PretrainingFolder::tensors() const {
 void PretrainingFolder::save(int64_t step, const TensorMap& tensors) const {
   const auto file = folder_ / tensors_of(step);
   save_safetensors(file, tensors);
-  write_marker(step, {FileSeal::of(file), FileSeal::of(tokenizer())});
+  write_marker(step, {FileSeal::of(file), FileSeal::of(tokenizer())}, inputs());
   remove_tensors_but(step);
 }
 
@@ -109,9 +118,12 @@ void PretrainingFolder::finish(const std::function<void(const fs::path&)>& save_
   remove_old_checkpoint();
 }
 
-void PretrainingFolder::write_marker(int64_t step, const std::vector<FileSeal>& files) const {
-  write_sealed(folder_ / kMarker,
-               {{"step", step}, {"records", size_of(folder_ / kRecords)}, {"files", to_json(files)}});
+void PretrainingFolder::write_marker(int64_t step, const std::vector<FileSeal>& files,
+                                     const std::vector<FileSeal>& inputs) const {
+  write_sealed(folder_ / kMarker, {{"step", step},
+                                   {"records", size_of(folder_ / kRecords)},
+                                   {"files", to_json(files)},
+                                   {"inputs", to_json(inputs)}});
 }
 
 void PretrainingFolder::remove_tensors_but(int64_t step) const {

@@ -5,8 +5,8 @@
 ///   pretrain.toml                   config with all keys; exists from the start of a run
 ///   pretrain.jsonl                  the loss curve, one sealed line per record
 ///   tokenizer.json                  tokenizer of the model
-///   checkpoint.json                 the marker: step, size of pretrain.jsonl, SHA-256 of the checkpoint files;
-///                                   removed when the model is complete
+///   checkpoint.json                 the marker: step, size of pretrain.jsonl, SHA-256 of the checkpoint files and of
+///                                   the inputs; removed when the model is complete
 ///   checkpoint-<step>.safetensors   model and optimiser state
 ///   config.json, model*.safetensors the model, moved here from .model/ when it is complete
 #pragma once
@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/format/file_seal.h"
 #include "base/format/safetensors.h"
@@ -39,8 +40,11 @@ class PretrainingFolder {
   std::filesystem::path begun_with() const;
 
   /// Starts a run: writes the marker of step 0 and pretrain.toml. REQUIRES is_free(), and that the folder exists.
-  /// \param resolved  the text of pretrain.toml
-  void begin(const std::string& resolved) const;
+  /// \param resolved  the text of pretrain.toml \param inputs  files that the run reads, named as in pretrain.toml
+  void begin(const std::string& resolved, const std::vector<FileSeal>& inputs) const;
+  /// Returns the inputs that the run began with; empty if the marker names none or there is no marker.
+  /// \throws kCheckpoint when the marker is damaged
+  std::vector<FileSeal> inputs() const;
   /// Reads the marker and checks the files that it lists. It changes no file.
   /// \throws kCheckpoint naming a missing or damaged file
   void open();
@@ -68,7 +72,7 @@ class PretrainingFolder {
   void remove_old_checkpoint() const { remove_tensors_but(-1); }
 
  private:
-  void write_marker(int64_t step, const std::vector<FileSeal>& files) const;
+  void write_marker(int64_t step, const std::vector<FileSeal>& files, const std::vector<FileSeal>& inputs) const;
   void remove_tensors_but(int64_t step) const;
   void remove_where(const std::function<bool(const std::filesystem::path&)>& removes) const;
 

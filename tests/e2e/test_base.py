@@ -10,7 +10,7 @@ import pytest
 
 from measured import Measured
 from test_train import train
-from tiny import CONFIG, ROOT, evenkeel, settings, succeed
+from tiny import CONFIG, ROOT, evenkeel, settings, started, succeed
 
 SHORT = dict(train__rounds=1, evaluate__limit=1, evaluate__budgets=[1.0])
 LISTS = ("expert_forward", "expert_backward", "linear_forward", "linear_backward")
@@ -73,6 +73,51 @@ def test_an_int8_base_is_stored_with_the_run_and_built_once(tiny_model, tmp_path
     assert "made again" in done.stderr
     assert adapter(out) == first
     assert next(cache.glob("*.safetensors")).read_bytes() == whole
+
+
+def caches(folder):
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob(".evenkeel-cache"))
+
+
+def test_an_int8_base_lies_beside_a_run_however_its_folder_is_written(tiny_model, tmp_path):
+    plain = trained(tiny_model, tmp_path / "plain", model__base_format="int8")
+    out = f"{tmp_path}/slash/"
+    train(tiny_model, out, **SHORT, model__base_format="int8")
+    assert adapter(tmp_path / "slash") == plain
+    succeed("evaluate", "--run", out)
+    assert started("evaluate", "--run", ".", cwd=tmp_path / "slash").returncode == 0
+    assert caches(tmp_path) == [".evenkeel-cache"]
+
+
+INT8_STUDY = """[study]
+base = "{config}"
+seeds = [1]
+set = ["model.path='{model}'", "model.base_format='int8'", "train.rounds=1", "evaluate.limit=1", "evaluate.budgets=[1.0]"]
+[[study.arm]]
+name = "fedit"
+set = ["method.name='fedit'"]
+[[study.arm]]
+name = "ffa-lora"
+set = ["method.name='ffa-lora'"]
+"""
+
+
+def test_an_int8_study_shares_a_base_and_goes_on_after_it_was_moved(tiny_model, tmp_path):
+    first, then = tmp_path / "first", tmp_path / "then"
+    first.mkdir(), then.mkdir()
+    (tmp_path / "int8.toml").write_text(INT8_STUDY.format(config=CONFIG, model=tiny_model))
+    words = ["study", tmp_path / "int8.toml", "--out"]
+    dry = started(*words, f"{first}/s/", "--dry-run")
+    assert dry.returncode == 0 and not (first / "s").exists(), dry.stderr
+    done = started(*words, f"{first}/s/", "--only", "fedit:1")
+    assert done.returncode == 0, done.stderr
+    assert caches(first) == [".evenkeel-cache"]
+    (first / "s").rename(then / "s")
+    shutil.rmtree(first)
+    done = started(*words, then / "s", "--resume")
+    assert done.returncode == 0, done.stderr
+    succeed("evaluate", "--run", then / "s/fedit/seed-1")
+    assert caches(tmp_path) == ["then/.evenkeel-cache"] and not first.exists()
 
 
 @pytest.fixture(scope="module")

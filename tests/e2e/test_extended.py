@@ -48,6 +48,16 @@ def test_an_extended_run_equals_a_run_with_all_rounds(tiny_model, tmp_path, meth
     succeed("report", out)
 
 
+def test_a_refused_change_of_rounds_is_not_announced(tiny_model, tmp_path):
+    out = tmp_path / "out"
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, threads=2))
+    resume = ["train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=2"]
+    refused = evenkeel(*resume, "--threads", "1")
+    one_line(refused, "threads")
+    assert "from now on" not in refused.stderr
+    assert "the run has 2 rounds from now on, it had 1" in succeed(*resume).stderr
+
+
 def test_an_interrupted_extension_continues_to_the_new_end(tiny_model, tmp_path):
     out, reference = tmp_path / "out", tmp_path / "reference"
     succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 2))

@@ -1,4 +1,6 @@
-"""Tests that a study goes on after its base model was moved: --base says where to, and the files have to be the same."""
+"""Tests that a study goes on after its base model was moved: --base says where to, and the files have to be the same. Tests that
+it goes on while the program's file is replaced.
+"""
 
 import json
 import os
@@ -101,3 +103,36 @@ def test_base_names_the_one_base_of_a_study_of_which_a_run_has_begun(place):  # 
     done(place, "--out", "two", "--only", "fedit:1")
     one_line(study(place, "--out", "two", "--resume", "--base", "b/m"),
              "several base models", f"{place}/a/m, {place}/b/m")
+
+
+def study_with(change, place):  # noqa: F811
+    """Runs study.toml with a copy of the program, calls change(copy) during the first run, and returns exit code and errors."""
+    (place / "study.toml").write_text(STUDY)
+    copy = place / "evenkeel"
+    shutil.copy(PROGRAM, copy)
+    process = subprocess.Popen([copy, "study", "study.toml", "--out", "s"], cwd=place, env={**os.environ, "OMP_NUM_THREADS": "1"},
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (place / "s/fedit/seed-1").exists():
+        time.sleep(0.005)
+    change(copy)
+    errors = process.communicate(timeout=600)[1]
+    return process.returncode, errors
+
+
+def test_a_study_goes_on_with_its_program_when_the_file_is_replaced(place):  # noqa: F811
+    def replace(copy):
+        other = copy.with_name("other")
+        other.write_text("#!/bin/sh\nexit 3\n")
+        other.chmod(0o755)
+        other.rename(copy)
+
+    code, errors = study_with(replace, place)
+    assert code == 0, errors
+    done(place, "--out", "t")
+    assert adapters(place / "s") == adapters(place / "t") and len(adapters(place / "s")) == 4
+
+
+def test_a_program_that_cannot_be_started_is_named_as_the_reason(place):  # noqa: F811
+    code, errors = study_with(lambda copy: copy.chmod(0o644), place)
+    assert code == 1
+    assert "ffa-lora:2 failed: [io] the program of a run cannot be started: Permission denied" in errors

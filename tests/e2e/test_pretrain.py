@@ -252,9 +252,9 @@ def test_killed_run_ends_with_the_same_bits_and_each_line_once(config, tmp_path)
     assert pretrain(file, "--out", out, "--resume").returncode == 0  # nothing is left to do
 
 
-def interrupted(file, out):
+def interrupted(file, out, *more):
     """Starts a run and interrupts it after its first checkpoint."""
-    process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out), *more], stderr=subprocess.PIPE, text=True)
     while not list(out.glob("checkpoint-*.safetensors")):
         assert process.poll() is None
         time.sleep(0.005)
@@ -279,6 +279,21 @@ def test_a_damaged_checkpoint_is_rejected_and_not_changed(config, tmp_path):
     assert done.returncode == 1 and "checkpoint.json" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("changed", ["text.txt", "config.json"])
+def test_a_run_does_not_go_on_with_another_text_or_model(changed, config, tmp_path):
+    file, out, text = config(400), tmp_path / "out", tmp_path / "text.txt"
+    text.write_text("The fox sleeps in its den. " * 40)
+    more = ["--set", f"data.files=['{text}']"]
+    interrupted(file, out, *more)
+    path = tmp_path / changed
+    before = path.read_text()
+    path.write_text(before.replace("fox", "owl").replace("10000.0", "20000.0"))
+    done = pretrain(file, "--out", out, "--resume", *more)
+    assert done.returncode == 1 and f"{path} has changed since {out} began" in done.stderr, done.stderr
+    path.write_text(before)
+    assert pretrain(file, "--out", out, "--resume", *more).returncode == 0
+
+
 def test_a_folder_is_locked_by_one_process(config, tmp_path):
     file, out = config(400), tmp_path / "out"
     process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.DEVNULL)
@@ -298,6 +313,7 @@ def test_a_folder_is_locked_by_one_process(config, tmp_path):
     ("data.documents=0", "no text"),
     ("model.config='nowhere.json'", "nowhere.json"),
     ("data.files=['missing.txt']", "missing.txt"),
+    ("train.sequence_length=257", "train.sequence_length is 257, allowed: up to 256, the positions of"),
 ])
 def test_bad_input_is_reported_in_one_line(config, tmp_path, setting, words):
     done = pretrain(config(), "--out", tmp_path / "out", "--set", setting)
@@ -311,6 +327,15 @@ def test_unsuitable_text_leaves_the_folder_usable_for_another_config(config, tmp
     done = pretrain(config(), "--out", out, "--set", "data.documents=1", "--set", "train.sequence_length=250")
     assert done.returncode == 1 and "too few for one sequence of 250" in done.stderr, done.stderr
     assert pretrain(config(5), "--out", out).returncode == 0
+
+
+def test_a_text_that_is_all_held_out_is_not_called_short(config, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(" ".join(f"word{i}" for i in range(60)))  # 172 tokens
+    done = pretrain(config(), "--out", tmp_path / "out", "--set", "data.documents=0", "--set", f"data.files=['{text}']", "--set",
+                    "train.sequence_length=100")
+    assert done.returncode == 1, done.stderr
+    assert "data.validation is 0.05 and holds out all sequences of the text, of which there are 1" in done.stderr, done.stderr
 
 
 def test_existing_output_is_not_changed(config, tmp_path):

@@ -70,6 +70,10 @@ def test_the_document_is_valid_for_the_library_of_spdx(image):
     assert validation.validate_full_spdx_document(document) == []
 
 
+def test_docker_and_podman_leave_the_same_files_out_of_the_image():
+    assert (ROOT / "packaging/Containerfile.dockerignore").read_text() == (ROOT / ".containerignore").read_text()
+
+
 def test_the_stages_of_the_container_are_there_and_use_flags_of_the_tool():
     text = (ROOT / "packaging/Containerfile").read_text()
     stages = [line.split(" AS ")[1] for line in text.splitlines() if line.startswith("FROM") and " AS " in line]

@@ -95,3 +95,34 @@ def test_what_another_call_left_unfinished_is_refused(made):
     with pytest.raises(SystemExit, match=r"unfinished\.pt: of another version of this script"):
         make(dense, folder, "--steps", "3")
     assert (folder / "model.safetensors").read_bytes() == before
+
+
+class Killed(BaseException):
+    """Stands for a kill."""
+
+
+def killed_in_call(number, write):
+    """Returns `write`, a function of content and file, as it is if the process is killed halfway through this call of it."""
+    calls = []
+
+    def killed(content, file, **options):
+        calls.append(file)
+        if len(calls) < number:
+            return write(content, file, **options)
+        pathlib.Path(file).write_bytes(b"half")
+        raise Killed
+    return killed
+
+
+def test_a_kill_while_a_file_is_written_loses_nothing(made, tmp_path):
+    _, _, dense = made
+    for owner, name, number in ((torch, "save", 2), (sparse_base, "save_file", 1)):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(owner, name, killed_in_call(number, getattr(owner, name)))
+            make(dense, tmp_path, "--steps", "1")
+        assert torch.load(tmp_path / "unfinished.pt", weights_only=False)[1] == (0 if name == "save" else 1)
+        assert not (tmp_path / "model.safetensors").exists()
+    assert (tmp_path / "config.json").exists() and (tmp_path / "tokenizer.json").exists(), "the weights come last"
+    make(dense, tmp_path, "--steps", "1")
+    assert OlmoeForCausalLM.from_pretrained(tmp_path).config.num_experts == 8
+    assert not list(tmp_path.glob("*.part"))

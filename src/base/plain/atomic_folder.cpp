@@ -14,12 +14,6 @@
 namespace evenkeel {
 namespace {
 
-/// Removes a trailing slash, which a shell's completion adds, so that the parent folder is the right one.
-fs::path without_trailing_slash(const fs::path& folder) {
-  const auto whole = fs::absolute(folder).lexically_normal();
-  return whole.has_filename() ? whole : whole.parent_path();
-}
-
 struct stat details_of(const fs::path& path) {
   struct stat status = {};
   EK_CHECK(::stat(path.c_str(), &status) == 0, kIo, path.string(), ": ", os_error_text(errno));

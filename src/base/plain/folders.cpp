@@ -22,6 +22,13 @@ bool is_number(std::string_view text) {
 
 }  // namespace
 
+fs::path without_trailing_slash(const fs::path& path) {
+  const auto whole = (fs::current_path() / path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+fs::path parent_of(const fs::path& path) { return without_trailing_slash(path).parent_path(); }
+
 void flush_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", os_error_text(errno));

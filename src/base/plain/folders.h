@@ -9,6 +9,14 @@ namespace evenkeel {
 
 namespace fs = std::filesystem;
 
+/// Returns the absolute form of a path without parts "." and ".." and without a slash at the end, which a shell's
+/// completion adds. Links are not followed.
+fs::path without_trailing_slash(const fs::path& path);
+
+/// Returns the folder that a file or folder lies in, absolute: of "runs/x/" that of "runs/x", of "." the one above the
+/// working folder. Links are not followed.
+fs::path parent_of(const fs::path& path);
+
 /// Flushes the entries of `folder` to disk, so that files that were created, renamed or removed there stay so after a
 /// power failure. Does nothing on file systems that cannot flush a folder. \throws kIo when the folder cannot be opened
 /// or flushed.

@@ -22,6 +22,18 @@ TEST_F(Folders, MakeFoldersCreatesParentsAndAcceptsExistingFolders) {
   EXPECT_THROW(make_folders(folder_ / "file" / "below"), Error);
 }
 
+TEST_F(Folders, TheParentIsOfTheFolderThatIsNamed) {
+  const auto here = fs::current_path();
+  for (const auto* name : {"runs/x", "runs/x/", "./runs//x/.", "runs/y/../x/"}) {
+    EXPECT_EQ(without_trailing_slash(name), here / "runs/x") << name;
+    EXPECT_EQ(parent_of(name), here / "runs") << name;
+  }
+  EXPECT_EQ(parent_of("x"), here);
+  for (const auto* name : {"", ".", "./", "x/.."}) EXPECT_EQ(parent_of(name), here.parent_path()) << name;
+  EXPECT_EQ(parent_of(folder_ / "x" / ""), folder_);
+  EXPECT_EQ(parent_of("/"), "/");
+}
+
 TEST_F(Folders, RecognisesTemporariesOfKilledWrites) {
   EXPECT_TRUE(is_temporary_of("a/state.bin.part-17-0", "state.bin"));
   for (const auto* other : {"state.bin", "state.bin.part-17", "state.bin.part-x-0", "state.bin.part-1-0.txt",

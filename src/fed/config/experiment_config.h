@@ -123,7 +123,7 @@ struct ModelSection {
           "the memory of bfloat16");
     field(
         "base_cache", base_cache,
-        "folder of the int8 file, which is written once per checkpoint; empty: .evenkeel-cache beside the run folder");
+        "folder of the int8 file, written once per checkpoint; empty: .evenkeel-cache beside the run folder or study");
     field("device", device,
           "device of the base weights and of training, one client at a time: cpu, cuda (each rank its own GPU), "
           "cuda:N, or auto (a GPU if there is one)");
@@ -163,7 +163,7 @@ struct ModelSection {
   /// engine kAten. Does nothing if compute_dtype is not "auto".
   void settle_products(const nn::MatmulTable& chosen);
   /// Returns the options for loading the weights onto the CPU.
-  /// \param beside  the run folder; the default int8 cache is in its parent folder
+  /// \param beside  the run folder; the default int8 cache is beside it, or beside the study that it is in
   models::BaseStorage storage(const std::filesystem::path& beside) const;
   /// Returns true if the config asks for a base in float32 or float64, for which there is only one kernel.
   bool stores_wide() const { return dtype == models::BaseDtype::kFloat32 || dtype == models::BaseDtype::kFloat64; }

@@ -144,7 +144,10 @@ TEST(ExperimentConfig, AnInt8BaseAllowsNoOtherDtype) {
   expect_complaint("[model]\nbase_format = \"int8\"\ndtype = \"bfloat16\"\n",
                    {"model.dtype", "bfloat16", "checkpoint"});
   auto config = read("[model]\nbase_format = \"int8\"\n");
-  EXPECT_EQ(config.model.storage("runs/x").cache, "runs/.evenkeel-cache");
+  const auto here = fs::current_path();
+  for (const auto* run : {"runs/x", "runs/x/", "runs/x/."})
+    EXPECT_EQ(config.model.storage(run).cache, here / "runs/.evenkeel-cache") << run;
+  EXPECT_EQ(config.model.storage(".").cache, here.parent_path() / ".evenkeel-cache");
   config.model.base_cache = "elsewhere";
   EXPECT_EQ(config.model.storage("runs/x").cache, "elsewhere");
 }

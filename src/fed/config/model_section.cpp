@@ -3,6 +3,7 @@
 #include "base/plain/files.h"
 #include "base/system/device.h"
 #include "fed/config/experiment_config.h"
+#include "fed/config/study_of_run.h"
 #include "nn/cuda_kernels/kernel_names.h"
 
 namespace evenkeel::fed {
@@ -31,6 +32,12 @@ void check_list(const config::Table& table, std::string_view key, const Kernels&
   const bool whole = kernels.empty() || kernels.size() == nn::MatmulTable::kRows.size();
   table.check(whole, key, concat("a list of ", kernels.size()),
               concat("none, or one kernel for each of ", join(nn::MatmulTable::kRows), " rows"));
+}
+
+/// Returns the default cache of a run, which the runs of a study share wherever the study is now.
+fs::path default_cache(const fs::path& run_folder) {
+  const auto study = study_of_run(run_folder);
+  return base_cache_beside(path_exists(study / kStudyState) ? study : run_folder);
 }
 
 }  // namespace
@@ -153,7 +160,7 @@ models::BaseStorage ModelSection::storage(const std::filesystem::path& run_folde
   storage.format = base_format;
   storage.engine = compute().engine;
   if (base_format != models::BaseFormat::kStored)
-    storage.cache = base_cache.empty() ? run_folder.parent_path() / ".evenkeel-cache" : fs::path(base_cache);
+    storage.cache = base_cache.empty() ? default_cache(run_folder) : fs::path(base_cache);
   return storage;
 }
 

@@ -77,16 +77,18 @@ struct Round {
     return timed(seconds.broadcast, [&] { return tasks.make(client); });
   }
 
+  /// Stores a reply. The journal may throw an error of another client's upload, which has the context of that client.
   void store(const Reply& reply) {
     if (!awaited.contains(reply.client)) return;  // a second reply
-    auto record = tasks.record_of(reply);
+    const auto of_client = context(reply.client);
+    auto record = in_context(of_client, [&] { return tasks.record_of(reply); });
     if (!record) return;
     awaited.erase(reply.client);
     const auto& client = *participant(reply.client);
-    record->flops = client_flops(server, client, *record);
+    record->flops = in_context(of_client, [&] { return client_flops(server, client, *record); });
     if (std::holds_alternative<RemoteUpload>(reply.upload)) remote.insert(client.id);
     timed(seconds.upload, [&] {
-      journal.store(std::move(*record), reply.upload, reply.memory);
+      journal.store(std::move(*record), reply.upload, reply.memory, of_client);
       return true;
     });
     progress.end_client(client);
@@ -108,20 +110,19 @@ struct Round {
       else
         missing.push_back(client);
     for (const auto& client : missing) awaited.insert(client.id);
-    fabric.exchange(
-        missing,
-        {.task_of =
-             [&](const methods::ClientProfile& client) {
-               return in_context(context(client.id), [&] { return task_of(client); });
-             },
-         .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
-         .on_progress = [&](const ClientProgress& done) { progress.step(shown(done)); },
-         .full_sync = [&] { return server.full_sync(now.state); },
-         .check = [&](const methods::ClientProfile& client, const Reply& reply) { return check(client, reply); },
-         .on_lost = [&](int64_t client, const std::string& why) { lose(client, why); },
-         .training = TrainingRound{now.state, view},
-         .discard = [&] { discard(); },
-         .encodes = true});
+    fabric.exchange(missing, {.task_of =
+                                  [&](const methods::ClientProfile& client) {
+                                    return in_context(context(client.id), [&] { return task_of(client); });
+                                  },
+                              .on_reply = [&](const Reply& reply) { store(reply); },
+                              .on_progress = [&](const ClientProgress& done) { progress.step(shown(done)); },
+                              .full_sync = [&] { return server.full_sync(now.state); },
+                              .check = [&](const methods::ClientProfile& client,
+                                           const Reply& reply) { return check(client, reply); },
+                              .on_lost = [&](int64_t client, const std::string& why) { lose(client, why); },
+                              .training = TrainingRound{now.state, view},
+                              .discard = [&] { discard(); },
+                              .encodes = true});
     leave_out(lost);
     if (clock.runs()) leave_out_late();
     leave_out_large(fabric);

@@ -51,6 +51,14 @@ int64_t longest_pass(const Shards& shards, const train::LocalTraining& train) {
   return std::max(longest_batch(shards, train.batch_size), std::min(train.merge_tokens, step));
 }
 
+/// Returns the number of rows of that pass, which have the mean length if micro-batches are merged.
+int64_t rows_of_pass(const Shards& shards, const train::LocalTraining& train) {
+  int64_t rows = 0, tokens = 0;
+  for (const auto& shard : shards.examples) rows += std::ssize(shard), tokens += data::tokens_in(shard);
+  const int64_t merged = tokens > 0 ? train.merge_tokens * rows / tokens : 0;
+  return std::max(train.batch_size, std::min(merged, train.rows_of_step()));
+}
+
 int64_t most_experts(const Experiment& e) {
   int64_t most = e.server.model.num_experts > 0 ? 1 : 0;
   for (const auto& client : e.server.clients) most = std::max(most, client.top_k);
@@ -58,6 +66,20 @@ int64_t most_experts(const Experiment& e) {
 }
 
 bool on_gpu(const Experiment& e) { return names_gpu(e.server.config->model.device); }
+
+/// Returns whether engine aten computes on the processor.
+bool by_operators_of_cpu(const Experiment& e) { return !on_gpu(e) && e.server.config->model.uses_operators(); }
+
+int64_t passing_bytes_of_engine(const Experiment& e, const models::PassShape& pass) {
+  return by_operators_of_cpu(e) ? models::passing_bytes_of_operators(e.server.model, pass)
+                                : models::passing_bytes(e.server.model, pass);
+}
+
+/// Returns the bytes of the activations of a training step on the processor.
+int64_t activation_bytes(const Experiment& e, const models::PassShape& pass) {
+  const int64_t padded = by_operators_of_cpu(e) ? models::padded_attention_bytes(e.server.model, pass) : 0;
+  return models::kept_bytes(e.server.model, pass) + padded + passing_bytes_of_engine(e, pass);
+}
 
 /// Returns the bytes of all tensors of the base.
 int64_t base_bytes(const Experiment& e) {
@@ -105,12 +127,13 @@ const std::string kAdapterKeys = "lora.rank or lora.targets";
 Parts training_moment(const Experiment& e, int64_t adapter) {
   if (on_gpu(e))
     return {{"a client's adapters, its task in bytes, and two replies that are written", 6 * adapter, kAdapterKeys}};
-  const auto& spec = e.server.model;
   const int64_t tokens = longest_pass(e.fabric.shards, e.server.config->train);
   const models::PassShape pass{.tokens = tokens,
                                .targets = tokens,
                                .top_k = most_experts(e),
-                               .threads = std::max<int64_t>(1, e.server.config->threads)};
+                               .threads = std::max<int64_t>(1, e.server.config->threads),
+                               .sequences = rows_of_pass(e.fabric.shards, e.server.config->train),
+                               .longest = longest_batch(e.fabric.shards, 1)};
   const int64_t clients = std::min(e.server.config->clients.parallel, most_participants(e));
   const std::string of_each = clients > 1 ? concat(" of each of ", clients, " clients") : "";
   const std::string fewer = clients > 1 ? ", clients.parallel" : "";
@@ -119,8 +142,7 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
   return {{concat("a client's adapters, gradients and moments", of_each), clients * 5 * adapter, kAdapterKeys + fewer},
           {concat("a client's task and reply in bytes", of_each), clients * 3 * adapter, kAdapterKeys + fewer},
           {concat("activations of micro-batches of up to ", tokens, " tokens at once", of_each),
-           clients * (models::kept_bytes(spec, pass) + models::passing_bytes(spec, pass)),
-           concat("train.batch_size, train.merge_tokens or data.cutoff", fewer)}};
+           clients * activation_bytes(e, pass), concat("train.batch_size, train.merge_tokens or data.cutoff", fewer)}};
 }
 
 /// Returns the tokens of the longest prompt. A task with contexts can fill all positions; other prompts are about as
@@ -146,7 +168,8 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter, c10::Device device
   const int64_t most = static_cast<int64_t>(std::min(evaluate.cache_gib * 0x1p30, 0x1p62));
   const auto cache_of = [&](int64_t count) {
     const scoring::PromptSizes sizes{.count = count, .tokens = count * prompt, .longest = prompt};
-    const int64_t tokens = scoring::cached_tokens(sizes, evaluate.max_new_tokens, beams, device);
+    const int64_t tokens =
+        scoring::cached_tokens(sizes, evaluate.max_new_tokens, beams, device, e.server.config->model.compute().engine);
     return models::cache_bytes(spec, 1, tokens, evaluate.cache);
   };
   const models::PassShape pass{.tokens = std::min(prompt * prompts, scoring::kPassTokens + prompt),
@@ -156,7 +179,7 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter, c10::Device device
   const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
   return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys},
           {concat("an evaluation of ", prompts, " prompts at once"),
-           std::min(cache_of(prompts), std::max(cache_of(1), most)) + models::passing_bytes(spec, pass) + logits,
+           std::min(cache_of(prompts), std::max(cache_of(1), most)) + passing_bytes_of_engine(e, pass) + logits,
            "evaluate.batch_size, evaluate.cache_gib or evaluate.max_new_tokens"}};
 }
 
@@ -219,7 +242,7 @@ Parts aggregation_moment(const Experiment& e) {
   return parts;
 }
 
-/// Returns the expert factors that a pass on a GPU packs, and the copies of four layers from which it packs them
+/// Returns the expert factors that a pass of engine aten packs, and the copies of four layers from which it packs them
 /// (nn/aten_engine/packed_factors.h). A stack of `parts` projections has A [E, ranks, in] and B [E, parts out, ranks].
 Parts packed_factors(const Experiment& e) {
   const auto inner = e.server.config->model.compute().inner;
@@ -235,6 +258,13 @@ Parts packed_factors(const Experiment& e) {
   if (bytes == 0) return {};
   return {{"the factors of the experts, packed for their products", static_cast<int64_t>(std::min(bytes, 0x1p62)),
            merged > 0 ? std::string(kMergedKeys) : kAdapterKeys}};
+}
+
+/// Adds what main memory holds beside a pass of a client or an evaluation.
+Parts beside_pass(const Experiment& e, Parts parts) {
+  if (by_operators_of_cpu(e))
+    for (auto& part : packed_factors(e)) parts.push_back(std::move(part));
+  return with_merged(e, std::move(parts));
 }
 
 bool records_passes(const Experiment& e) { return e.server.config->model.graphs == GraphsChoice::kOn; }
@@ -342,12 +372,12 @@ models::MemoryPlan memory_plan(const Experiment& e) {
   auto plan = standing(e);
   plan.parts.insert(plan.parts.begin() + 1, {"training rows", row_bytes(e.fabric.shards), "data.limit"});
   return with_worst(std::move(plan),
-                    {with_merged(e, training_moment(e, adapter)), with_merged(e, scoring_moment(e, adapter)),
+                    {beside_pass(e, training_moment(e, adapter)), beside_pass(e, scoring_moment(e, adapter)),
                      aggregation_moment(e), starting_moment(e)});
 }
 
 models::MemoryPlan server_memory_plan(const Experiment& e) {
-  return with_worst(standing(e), {with_merged(e, scoring_moment(e, largest_adapter(e))), aggregation_moment(e)});
+  return with_worst(standing(e), {beside_pass(e, scoring_moment(e, largest_adapter(e))), aggregation_moment(e)});
 }
 
 }  // namespace evenkeel::fed

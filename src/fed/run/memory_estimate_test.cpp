@@ -69,11 +69,27 @@ TEST_F(Foresight, AnEvaluationOnAGpuHoldsPromptsBesideTheirPlaces) {
     }));
     const auto tokens = [&](c10::Device device) {
       return scoring::cached_tokens(sizes, e.server.config->evaluate.max_new_tokens,
-                                    decode == scoring::Decode::kBeam4 ? 4 : 1, device);
+                                    decode == scoring::Decode::kBeam4 ? 4 : 1, device, nn::EngineKind::kKernels);
     };
     EXPECT_EQ(bytes_of(device_memory_plan(e)) - bytes_of(memory_plan(e)),
               models::cache_bytes(e.server.model, 1, tokens(c10::kCUDA) - tokens(c10::kCPU)));
   }
+}
+
+TEST_F(Foresight, OperatorsOnTheCpuHoldPaddedSequencesRowsOfExpertsAndPackedFactors) {
+  const auto e = experiment("fedit", Purpose::kDryRun);
+  const auto& model = e.server.model;
+  int64_t longest = 0;
+  for (const auto& shard : e.fabric.shards.examples)
+    for (const auto& example : shard) longest = std::max(longest, std::ssize(example.ids));
+  const auto kernels = plan("model.engine='kernels'"), aten = plan("model.engine='aten'");
+  const int64_t batch = e.server.config->train.batch_size;
+  const int64_t padded = models::padded_attention_bytes(model, {.sequences = batch, .longest = longest});
+  EXPECT_EQ(padded, 4 * batch * longest * 4 * model.hidden_size * model.num_layers) << "q, k, v and the output";
+  const int64_t rows = 4 * longest * model.top_k * (4 * 24 + 5 * 20);
+  EXPECT_GE(part(aten, "micro-batches of"), part(kernels, "micro-batches of") + padded + rows);
+  EXPECT_GT(part(aten, "packed for their products"), 0);
+  EXPECT_EQ(part(kernels, "packed for their products"), -1);
 }
 
 TEST_F(Foresight, EveryNamedKeyReducesItsPart) {

@@ -19,18 +19,35 @@ namespace evenkeel::fed {
 
 void ResumedChanges::take(const RunRequest& request, const SettledChange& as_run) {
   const auto begun = begun_request(folder_);
+  const int64_t rounds_before = config_->train.rounds;
   if (const auto rounds = request.rounds(begun.settings)) extend(*rounds);
   take_keys(request, begun, as_run);
   use_method(request.changed_method);
   admit(request.allowed);
   use_base(request.base);
   check_files();
+  warn(rounds_before);
+}
+
+void ResumedChanges::warn(int64_t rounds_before) const {
+  if (taken_.rounds)
+    log::warning("[train] the run has ", *taken_.rounds, " rounds from now on, it had ", rounds_before);
+  for (const auto& [key, now, before] : taken_.keys.keys)
+    log::warning("[train] ", key, " is ", now.value_or("not there"), " after round ", round_, ", it was ",
+                 before.value_or("not there"));
+  if (taken_.method)
+    log::warning("[train] the source of method ", config_->method.entry().name, " has changed since the run was made");
+  if (taken_.admission) {
+    for (const auto& key : taken_.admission->added) log::warning("[serve] ", key, " may join from now on");
+    for (const auto& key : taken_.admission->removed) log::warning("[serve] ", key, " may not join any more");
+  }
+  for (const auto& changed : taken_.files)
+    log::warning("[train] ", changed.string(), " has changed since the run was made: no score was computed from it");
 }
 
 void ResumedChanges::extend(int64_t rounds) {
   if (rounds == config_->train.rounds) return;
   check_extension(config_, round_, rounds);
-  log::warning("[train] the run has ", rounds, " rounds from now on, it had ", config_->train.rounds);
   config_ = config_.with([&](ExperimentConfig& values) { values.train.rounds = rounds; });
   taken_.rounds = rounds;
 }
@@ -55,26 +72,17 @@ void ResumedChanges::change_keys(const std::vector<ChangedKey>& keys, const RunR
   auto then = begun.config;
   take_values(keys, asked, then);
   taken_.keys = {.keys = keys, .asked = then.text()};
-  for (const auto& [key, now, before] : keys) {
-    log::warning("[train] ", key, " is ", now.value_or("not there"), " after round ", round_, ", it was ",
-                 before.value_or("not there"));
+  for (const auto& [key, now, before] : keys)
     if (now && request.says(key)) taken_.keys.settings.push_back(concat(key, "=", *now));
-  }
   config_ = config_.with([&](ExperimentConfig& values) { take_values(keys, asked, values); });
 }
 
 void ResumedChanges::use_method(bool may_change) {
-  const auto& entry = config_->method.entry();
-  taken_.method = has_changed_method(read_manifest(folder_), entry, may_change);
-  if (taken_.method) log::warning("[train] the source of method ", entry.name, " has changed since the run was made");
+  taken_.method = has_changed_method(read_manifest(folder_), config_->method.entry(), may_change);
 }
 
 void ResumedChanges::admit(const std::optional<std::vector<std::string>>& allowed) {
-  if (!allowed) return;
-  taken_.admission = admission_change(read_manifest(folder_), *allowed);
-  if (!taken_.admission) return;
-  for (const auto& key : taken_.admission->added) log::warning("[serve] ", key, " may join from now on");
-  for (const auto& key : taken_.admission->removed) log::warning("[serve] ", key, " may not join any more");
+  if (allowed) taken_.admission = admission_change(read_manifest(folder_), *allowed);
 }
 
 void ResumedChanges::use_base(const std::string& base) {
@@ -95,8 +103,6 @@ void ResumedChanges::check_files() {
                         [&](const fs::path& changed) { return why_fixed(changed, config_, training, scores); });
   check_template_source(folder_, manifest);
   check_program(folder_, manifest);
-  for (const auto& changed : taken_.files)
-    log::warning("[train] ", changed.string(), " has changed since the run was made: no score was computed from it");
 }
 
 /// Returns the scores up to the round that the run goes on from.

@@ -29,8 +29,9 @@ class ResumedChanges {
                  int64_t score_bytes = 0)
       : folder_(folder), config_(config), round_(round), score_bytes_(score_bytes) {}
 
-  /// Takes the changes of a request, and compares the input files and the program with the manifest. It changes no
-  /// file. Settings with which the run began need not be repeated. A request may change:
+  /// Takes the changes of a request, and compares the input files and the program with the manifest. Changes are
+  /// warned of when all are accepted. It changes no file. Settings with which the run began need not be repeated. A
+  /// request may change:
   /// - train.rounds, if the settings contain it.
   /// - Other keys that differ (changes_of() in fed/store/run_request.h), if a resumed run may change them
   ///   (fed/store/changeable_keys.h).
@@ -59,6 +60,7 @@ class ResumedChanges {
   void admit(const std::optional<std::vector<std::string>>& allowed);
   void use_base(const std::string& base);
   void check_files();
+  void warn(int64_t rounds_before) const;
   std::vector<EvaluationRecord> kept_scores() const;
   bool next_round_differs() const;
   void set_aside_scores() const;

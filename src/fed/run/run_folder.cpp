@@ -159,8 +159,10 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
   const auto line = sealed(record::write(record));
   checkpoint_.commit(snapshot, line);
   append_line(folder_ / kRounds, line);
+  const bool small = is_small(snapshot.state);
+  if (!small) background_->finish();  // else adapter/ of the previous round could replace that of this one
   background_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.remove_older(round); });
-  if (!is_small(snapshot.state)) return save_adapter(snapshot.state, server);
+  if (!small) return save_adapter(snapshot.state, server);
   background_->give(adapter_writer(folder_ / run_file("adapter"), snapshot.state, server));
 }
 

@@ -7,6 +7,7 @@
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
+#include "base/system/error_context.h"
 #include "fed/store/hashed_file.h"
 
 namespace evenkeel::fed {
@@ -44,10 +45,12 @@ RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& repl
   if (flush_s_ > 0) background_ = std::make_unique<Background>();
 }
 
-void RoundJournal::write(int64_t bytes, std::function<void()> work) const {
-  if (background_ && bytes <= background_bytes_) return background_->give(std::move(work));
+void RoundJournal::write(int64_t bytes, const std::string& context, const std::function<void()>& work) const {
+  const auto in_its_context = [context, work] { in_context(context, work); };
+  const auto job = context.empty() ? work : std::function<void()>(in_its_context);
+  if (background_ && bytes <= background_bytes_) return background_->give(job);
   settle();
-  work();
+  job();
 }
 
 void RoundJournal::settle() const {
@@ -71,24 +74,28 @@ bool RoundJournal::holds(int64_t client) const {
   }
 }
 
-void RoundJournal::store(ClientRecord record, const Upload& upload, const TensorMap& memory) {
-  if (const auto* remote = std::get_if<RemoteUpload>(&upload)) return store_remote(std::move(record), *remote, memory);
+void RoundJournal::store(ClientRecord record, const Upload& upload, const TensorMap& memory,
+                         const std::string& context) {
+  if (const auto* remote = std::get_if<RemoteUpload>(&upload))
+    return store_remote(std::move(record), *remote, memory, context);
   if (const auto* payload = encoded_payload(upload))
-    return store_here(std::move(record), lora::DeferredPayload(*payload), memory);
+    return store_here(std::move(record), lora::DeferredPayload(*payload), memory, context);
   const auto* deferred = std::get_if<lora::DeferredPayload>(&upload);
   EK_CHECK(deferred, kInternal, "client ", record.id, " has no upload to store");
-  store_here(std::move(record), *deferred, memory);
+  store_here(std::move(record), *deferred, memory, context);
 }
 
-void RoundJournal::store_here(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory) {
-  write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload, memory); });
+void RoundJournal::store_here(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory,
+                              const std::string& context) {
+  write(upload.bytes + bytes_of(memory), context, [=, this] { write_upload(record, upload, memory); });
 }
 
-void RoundJournal::store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory) {
+void RoundJournal::store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory,
+                                const std::string& context) {
   record.bytes_up = upload.size.bytes;
   record.up_parts = upload.size.parts;
   record.files.clear();
-  write(bytes_of(memory), [=, this] { finish(record, memory); });
+  write(bytes_of(memory), context, [=, this] { finish(record, memory); });
 }
 
 void RoundJournal::write_upload(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory) {

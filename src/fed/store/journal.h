@@ -76,10 +76,11 @@ class RoundJournal {
   bool holds(int64_t client) const;
   /// Encodes the upload if necessary and writes upload, memory and record. The files are flushed at once or later, see
   /// `flush_s`. Sets bytes_up, up_parts and files of the stored record. An error of the background thread is thrown by
-  /// the next call.
+  /// a later call, with the context of the client whose upload it was.
   /// For a remote upload only memory and record are written. holds() then remains false, so after an interruption the
   /// client trains again. REQUIRES an upload of another form than NoUpload
-  void store(ClientRecord record, const Upload& upload, const TensorMap& memory);
+  /// \param context  goes in front of the messages of this client's errors (base/system/error_context.h); may be empty
+  void store(ClientRecord record, const Upload& upload, const TensorMap& memory, const std::string& context = {});
   /// Removes what is stored of a client. The removal is on disk when the call returns.
   void discard(int64_t client);
   /// Flushes all stored files to disk.
@@ -97,9 +98,11 @@ class RoundJournal {
  private:
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
   /// Runs `work` now or in the background thread. \param bytes  memory that `work` holds
-  void write(int64_t bytes, std::function<void()> work) const;
-  void store_here(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory);
-  void store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory);
+  void write(int64_t bytes, const std::string& context, const std::function<void()>& work) const;
+  void store_here(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory,
+                  const std::string& context);
+  void store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory,
+                    const std::string& context);
   void write_upload(ClientRecord record, const lora::DeferredPayload& upload, const TensorMap& memory);
   /// Writes memory and record.
   void finish(ClientRecord record, const TensorMap& memory);

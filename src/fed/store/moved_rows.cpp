@@ -3,6 +3,7 @@
 #include "base/plain/data_path.h"
 #include "base/plain/files.h"
 #include "fed/config/config_paths.h"
+#include "fed/config/study_of_run.h"
 #include "fed/store/run_files.h"
 
 namespace evenkeel::fed {
@@ -19,8 +20,7 @@ void move_all(const fs::path& folder, Json& paths) {
 std::string place_now(const fs::path& folder, const std::string& path) {
   const fs::path then = path;
   if (then.parent_path().filename() != kRows || path_exists(then)) return path;
-  const auto of_study = folder.parent_path().parent_path();  // a run of a study is in STUDY/ARM/seed-N
-  for (const auto& home : {folder, of_study}) {
+  for (const auto& home : {folder, study_of_run(folder)}) {
     const auto now = home / kRows / then.filename();
     if (path_exists(now)) return absolute_path(now);
   }

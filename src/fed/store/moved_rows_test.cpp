@@ -44,6 +44,15 @@ TEST_F(MovedRows, RowsOfAStudyAreFoundFromItsRuns) {
   EXPECT_EQ(place_now(folder_ / "fedit", "/gone/rows/train-1a.jsonl"), "/gone/rows/train-1a.jsonl");
 }
 
+TEST_F(MovedRows, RowsOfAStudyAreFoundHoweverItsRunIsNamed) {
+  const auto run = folder_ / "fedit/seed-7", before = fs::current_path();
+  make_folders(run);
+  EXPECT_EQ(place_now(run / "", "/gone/rows/train-1a.jsonl"), here());
+  fs::current_path(run);
+  EXPECT_EQ(place_now(".", "/gone/rows/train-1a.jsonl"), here());
+  fs::current_path(before);
+}
+
 TEST_F(MovedRows, PathsThatAreThereOrLeadElsewhereStay) {
   for (const auto& path : {here(), std::string("/gone/rows/train-2b.jsonl"), std::string("/gone/train-1a.jsonl")}) {
     EXPECT_EQ(place_now(folder_, path), path);

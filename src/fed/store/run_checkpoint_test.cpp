@@ -262,6 +262,21 @@ TEST_F(JournalFolder, UnflushedUploadsAreVisibleToOtherProcesses) {
   EXPECT_THROW(flush_files(std::vector{path_ / "gone"}), Error);
 }
 
+TEST_F(JournalFolder, AnErrorOfTheBackgroundThreadNamesTheClientWhoseUploadItWas) {
+  lora::Payload upload;
+  upload.adapters["s"] = factors(1);
+  const lora::DeferredPayload deferred(upload, lora::TransportDtype::kFloat32, {});
+  fs::create_directories(path_ / "5.upload.safetensors" / "full");  // no file can take its place
+  RoundJournal journal(path_, 3600);
+  journal.store(record(5), deferred, {}, "fifth");
+  const auto said = testing::refusal([&] {
+    journal.store(record(6), deferred, {}, "sixth");
+    journal.flush();
+  });
+  EXPECT_TRUE(said.starts_with("fifth: ")) << said;
+  EXPECT_EQ(said.find("sixth"), std::string::npos) << said;
+}
+
 TEST_F(JournalFolder, EachArrivingUploadReplacesOneOfThePreviousRound) {
   lora::Payload upload;
   upload.adapters["s"] = factors(1);

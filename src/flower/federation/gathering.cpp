@@ -134,6 +134,7 @@ void Gathering::on_reply(const Arrival& arrival) {
   if (found.empty()) return;
   const auto& asked = found.mapped();
   if (arrival.failure) throw *arrival.failure;
+  if (arrival.left) return log::info("[serve] ", shown(asked.node.name), " has not answered: ", arrival.reason);
   if (arrival.kind != Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
   try {
     add(asked);

@@ -26,7 +26,7 @@ class Gathering {
   /// Records which keys were admitted and removed since the last call, and hands over clients whose key was replaced.
   /// Then sends an offer or a refusal to each node that is online and no member, unless it has to wait because no
   /// client is free. A node that was refused or declined is asked again half a minute later, or as soon as the list of
-  /// keys changes its name or the key that it replaces.
+  /// keys changes its name or the key that it replaces. One that left while it was asked is asked when it is online.
   void attend();
   /// Takes the result of a message; ignores results of messages that this object did not send.
   /// \throws Arrival::failure, an error of this machine

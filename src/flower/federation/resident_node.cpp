@@ -1,5 +1,6 @@
 #include "flower/federation/resident_node.h"
 
+#include "base/plain/file_lock.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
@@ -75,6 +76,8 @@ class ResidentNode {
 }  // namespace
 
 void run_resident_node(const fs::path& socket, const NodeClientOptions& options, const StopWaiting& stop) {
+  make_folders(options.folder);
+  const FileLock lock(options.folder / "link.lock", concat("the node's folder ", options.folder.string()));
   LineListener listener(socket);
   ResidentNode node(options, stop);
   log::info("[node] listening at ", socket.string());

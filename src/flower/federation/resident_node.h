@@ -7,7 +7,8 @@
 
 namespace evenkeel::flower {
 
-/// Listens at `socket` and answers one ClientApp after another until `stop` returns true.
+/// Listens at `socket` and answers one ClientApp after another until `stop` returns true. Holds the lock of the node's
+/// folder meanwhile, as NodeLink does. \throws InUse (base/plain/file_lock.h) when another process holds it
 void run_resident_node(const std::filesystem::path& socket, const NodeClientOptions& options, const StopWaiting& stop);
 
 }  // namespace evenkeel::flower

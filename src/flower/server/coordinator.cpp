@@ -175,8 +175,9 @@ struct Coordinator::Parts {
     const auto request = decoded<ActivateRequest>(call.request.body(kSmallBody));
     check_key(call, request.public_key);
     if (!call.node) throw Refusal{.status = 412, .code = 2004, .detail = "the key is not registered"};
-    recorded(call, [&] { registry.activate(*call.node, request.heartbeat_s, call.request.signature.instance); });
-    mailbox.lose(*call.node, "the node began anew");
+    // What was sent to the process before is lost before a message to the new one can be sent.
+    const auto lose = [&] { mailbox.lose(*call.node, "the node began anew"); };
+    recorded(call, [&] { registry.activate(*call.node, request.heartbeat_s, call.request.signature.instance, lose); });
     log::info("[serve] node ", shown(registry.name(*call.node)), " has joined");
     return protobuf(encode(NodeId{*call.node}));
   }

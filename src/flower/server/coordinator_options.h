@@ -83,6 +83,7 @@ struct Arrival {
   std::shared_ptr<void> owner{};  ///< kReply: ReceiveBuffers::owner
   ErrorCode code = ErrorCode::kUnknown;
   std::string reason{};
+  bool left = false;               ///< kLost: the node went offline, signed off, began anew or lost its key
   std::optional<Error> failure{};  ///< kFailed
   uint64_t bytes = 0;              ///< bytes of the reply's objects
   double client_s = 0;             ///< seconds from the node's pull to the announcement of its reply, server clock

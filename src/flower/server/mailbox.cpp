@@ -148,7 +148,7 @@ std::set<uint64_t> Mailbox::addressees() const {
 void Mailbox::lose(uint64_t node, const std::string& why) {
   const std::lock_guard lock(mutex_);
   const auto open = of_node_[node];
-  for (const auto& id : open) finish(id, {.kind = Arrival::Kind::kLost, .message_id = {}, .reason = why});
+  for (const auto& id : open) finish(id, {.kind = Arrival::Kind::kLost, .message_id = {}, .reason = why, .left = true});
 }
 
 void Mailbox::lose_unanswered(uint64_t node) {

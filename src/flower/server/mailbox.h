@@ -36,7 +36,7 @@ class Mailbox {
 
   /// Returns the nodes that have unfinished messages.
   std::set<uint64_t> addressees() const;
-  /// Ends all unfinished messages of the node with kLost.
+  /// Ends all unfinished messages of the node with kLost and Arrival::left.
   void lose(uint64_t node, const std::string& why);
   /// Ends with kLost the messages that the node has received and not fully answered. Call it when a node of evenkeel
   /// asks for work: it does so only after it has dropped these messages.

@@ -145,7 +145,8 @@ uint64_t Registry::add(const PublicKey& key) {
   return id;
 }
 
-void Registry::activate(uint64_t node, double heartbeat_s, const std::string& instance) {
+void Registry::activate(uint64_t node, double heartbeat_s, const std::string& instance,
+                        const std::function<void()>& before) {
   const std::lock_guard lock(mutex_);
   Node& found = registered(node);
   if (online(found))
@@ -158,6 +159,7 @@ void Registry::activate(uint64_t node, double heartbeat_s, const std::string& in
     throw Refusal{.status = 400,
                   .code = 2003,
                   .detail = concat("a heartbeat interval of ", heartbeat_s, " s, allowed: 10 to 1800")};
+  before();
   found.heartbeat_s = heartbeat_s;
   found.instance = instance;
   found.active = true;

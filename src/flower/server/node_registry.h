@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -41,9 +42,12 @@ class Registry {
   uint64_t add(const PublicKey& key);
   /// Marks a node as online. \param heartbeat_s  interval of its heartbeats in seconds
   /// \param instance  the process that acts as the node from now on (SignedHeaders::instance); empty: not known
+  /// \param before    called before others see the node as online, and not when it is refused; it calls no function of
+  ///                  this object
   /// \throws Refusal 412/2004 (activation failed) when it is online already; 400/2003 (invalid interval) for an
   ///         interval that is not in 10 to 1800
-  void activate(uint64_t node, double heartbeat_s, const std::string& instance);
+  void activate(
+      uint64_t node, double heartbeat_s, const std::string& instance, const std::function<void()>& before = [] {});
   /// Marks a node as offline.
   void sign_off(uint64_t node);
   /// Removes a node's registration. \throws Refusal 412/2002 (unregistration is disabled) unless

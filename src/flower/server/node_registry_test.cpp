@@ -62,6 +62,21 @@ int status_of(const Call& call) {
   }
 }
 
+/// The messages of the earlier process are lost there: a process that is refused must not lose those of the other.
+TEST(Registry, WhatPrecedesActivationIsDoneForANodeThatIsNotRefused) {
+  const testing::Keys keys(1);
+  Registry registry(testing::options_for(keys));
+  const uint64_t node = registry.id_of(keys.allowed[0].key).value();
+  int calls = 0;
+  const auto count = [&] { ++calls; };
+  EXPECT_EQ(status_of([&] { registry.activate(node, 1, "", count); }), 400);
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(status_of([&] { registry.activate(node, 30, "", count); }), 0);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(status_of([&] { registry.activate(node, 30, "", count); }), 412);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Registry, AnIdThatIsNotRegisteredIsRefused) {
   const testing::Keys keys(2);
   auto options = testing::options_for(keys);

@@ -25,7 +25,7 @@ struct OnModel {
     write_file_atomic(folder.path() / "gates.toml", text);
     return testing::refusal([&] {
       const StudyRequest request{.file = StudyFile::load(folder.path() / "gates.toml")};
-      const auto arms = plan_arms(request, pinned_settings(request, 1, "runs/gates"));
+      const auto arms = plan_arms(request, pinned_settings(request, 1));
       const auto runs = plan_runs(arms, request.file.study.seeds);
       check_equal_functions(request.file.study, runs);
     });

@@ -201,7 +201,7 @@ fed::ExperimentConfig asked_config(const StudyRequest& request, const ArmSection
   }
 }
 
-std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs, const fs::path& folder) {
+std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs) {
   auto asked = fed::ExperimentConfig::load(request.file.base, request.of_all_arms());
   const int64_t at_once = job_slots(asked.model.device, jobs).count();
   if (asked.threads == 0)
@@ -215,8 +215,6 @@ std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jo
       quoted_setting("model.cuda_kernels", config->model.cuda_kernels),
       quoted_setting("model.compute_dtype", std::string(config::name_of(config->model.compute_dtype)))};
   if (config->model.products.given()) pin_products(settings, config->model.products);
-  if (config->model.base_format == models::BaseFormat::kInt8 && config->model.base_cache.empty())
-    settings.push_back(quoted_setting("model.base_cache", (folder.parent_path() / ".evenkeel-cache").string()));
   if (!config->data.date.empty()) settings.push_back(quoted_setting("data.date", config->data.date));
   return settings;
 }

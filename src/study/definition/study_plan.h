@@ -47,14 +47,12 @@ struct PlannedRun {
 fed::ExperimentConfig read_config(const std::filesystem::path& base, const std::vector<std::string>& settings);
 
 /// Returns the pinned settings, which all runs share: threads, device, engine, kernels and compute dtype on this
-/// machine, the folder of an int8 copy of the base, and the date of the chat template. Values that the base config and
-/// the common settings leave open are chosen or measured here, once.
-/// \param jobs    largest number of runs at the same time (study/definition/job_slots.h); they divide the cores of this
-///                machine if `threads` is 0
-/// \param folder  folder of the study; its parent folder holds the int8 copy of the base, one for all runs
+/// machine, and the date of the chat template. Values that the base config and the common settings leave open are
+/// chosen or measured here, once.
+/// \param jobs  largest number of runs at the same time (study/definition/job_slots.h); they divide the cores of this
+///              machine if `threads` is 0
 /// \throws kConfig, kCheckpoint as machine_choices()
-std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs,
-                                         const std::filesystem::path& folder);
+std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs);
 
 /// Returns the request with evaluate.items = true as its first common setting, unless the base config or a setting
 /// sets the key. The bootstrap of a study resamples rows within seeds (docs/study-statistics.md).

@@ -80,7 +80,7 @@ TEST(StudyPlan, RecordsScoresOfSingleRowsUnlessTheStudyDecides) {
   Written two(kTwoArms);
   two.request.common = {"train.rounds=5"};
   EXPECT_EQ(common_of(two.request), (std::vector<std::string>{"evaluate.items=true", "train.rounds=5"}));
-  const auto planned = runs_of(with_items(two.request), pinned_settings(two.request, 1, "runs/two"));
+  const auto planned = runs_of(with_items(two.request), pinned_settings(two.request, 1));
   EXPECT_TRUE(planned[0].config->evaluate.items);
   for (const auto* decided : {"evaluate.items=false", "evaluate . items = false", "evaluate={ items = false }"}) {
     two.request.common = {decided};
@@ -93,7 +93,7 @@ TEST(StudyPlan, RecordsScoresOfSingleRowsUnlessTheStudyDecides) {
 TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
   Written two(kTwoArms);
   two.request.common = {"train.rounds=5", "train.local_epochs=0.25"};
-  const auto pinned = pinned_settings(two.request, 2, "runs/two");
+  const auto pinned = pinned_settings(two.request, 2);
   EXPECT_EQ(pinned, (std::vector<std::string>{"threads=3", "model.device=\"cpu\"", "model.engine=\"kernels\"",
                                               "model.graphs=\"off\"", "model.cuda_kernels=\"none\"",
                                               "model.compute_dtype=\"float32\""}));
@@ -113,7 +113,7 @@ TEST(StudyPlan, SettingsOfTheFileAreOfAllArmsAndThoseOfTheCommandLineAndOfArmsRe
   const std::string all = "seeds = [1]\nset = [\"train={ rounds = 7, batch_size = 3 }\", \"clients.count=3\", ";
   Written two(kTwoArms, all + "\"train.local_epochs=0.75\", \"evaluate.items=false\", \"threads=2\"]");
   two.request.common = {"clients.count=5"};
-  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  const auto pinned = pinned_settings(two.request, 1);
   EXPECT_EQ(pinned.front(), "threads=2") << "the file's settings are pinned as the base config's";
   EXPECT_EQ(with_items(two.request).common, std::vector<std::string>{"clients.count=5"}) << "the file decides items";
   const auto runs = runs_of(two.request, pinned);
@@ -137,14 +137,22 @@ TEST(StudyPlan, SettingsOfTheFileAreCheckedAsThoseOfTheCommandLine) {
 
 TEST(StudyPlan, ThreadsThatAreLeftOpenAreTheCoresByJobs) {
   const Written open(kTwoArms, "seeds = [1]", "[model]\ncompute_dtype = \"float32\"\n");
-  const auto threads = [&](int64_t jobs) { return pinned_settings(open.request, jobs, "runs/two").front(); };
+  const auto threads = [&](int64_t jobs) { return pinned_settings(open.request, jobs).front(); };
   EXPECT_EQ(threads(1), concat("threads=", at::intraop_default_num_threads()));
   EXPECT_EQ(threads(1000), "threads=1");
 }
 
-TEST(StudyPlan, TheInt8CopyOfABaseIsOneForAllRuns) {
+TEST(StudyPlan, TheInt8CopyOfABaseIsOneForAllRunsAlsoAfterTheStudyWasMoved) {
   const Written int8(kTwoArms, "seeds = [1]", "[model]\nbase_format = \"int8\"\ncompute_dtype = \"float32\"\n");
-  EXPECT_EQ(pinned_settings(int8.request, 1, "runs/two").back(), "model.base_cache=\"runs/.evenkeel-cache\"");
+  auto study = planned_study(int8, pinned_settings(int8.request, 1));
+  for (const auto& arm : study.arms) EXPECT_EQ(arm.resolved.model.base_cache, "") << "no folder of today is stored";
+  create_study(study, int8.request);
+  make_folders(int8.folder.path() / "elsewhere");
+  fs::rename(study.folder, int8.folder.path() / "elsewhere/moved");
+  study = open_study(int8.folder.path() / "elsewhere/moved");
+  for (const auto& run : study.state.runs)
+    EXPECT_EQ(study.runs.front().config->model.storage(study.folder / run.folder).cache,
+              int8.folder.path() / "elsewhere/.evenkeel-cache");
 }
 
 TEST(StudyPlan, ArmsDifferInMethodAndTrainingAlone) {
@@ -178,7 +186,7 @@ TEST(StudyPlan, FreeKeysMayDifferUnlessTheyArePinned) {
 TEST(StudyPlan, IsMadeAgainFromTheStateOfTheStudy) {
   Written two(kTwoArms, "seeds = [4, 2]\nendpoint = \"f1\"\nfree = [\"data.limit\"]\nset = [\"data.cutoff=99\"]");
   two.request.common = {"train.rounds=5"};
-  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  const auto pinned = pinned_settings(two.request, 1);
   const auto arms = plan_arms(two.request, pinned);
   const auto runs = plan_runs(arms, two.request.file.study.seeds);
   const auto state = new_state(two.request, pinned, arms, runs);
@@ -200,7 +208,7 @@ std::vector<fs::path> files_in_order(const Study& study) {
 
 TEST(StudyFolder, CanBeCreatedAgainAfterAKillAtEveryInstant) {
   const Written two(kTwoArms);
-  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  const auto pinned = pinned_settings(two.request, 1);
   auto study = planned_study(two, pinned);
   create_study(study, two.request);
   const auto whole = study.folder;
@@ -250,7 +258,7 @@ TEST(StudyFolder, AnArmKeepsThePathsThatItWasPlannedWith) {
   const auto pattern = concat("[data]\ntask = \"files\"\n[data.files]\ntrain = [\"", rows.path().string(),
                               "/*.jsonl\"]\n[data.partition]\nkind = \"iid\"\n");
   const Written two(kTwoArms, "seeds = [4, 2]", "threads = 3\n[model]\ncompute_dtype = \"float32\"\n" + pattern);
-  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  const auto pinned = pinned_settings(two.request, 1);
   const auto made = planned_study(two, pinned);
   create_study(made, two.request);
   write_file_atomic(rows.path() / "b.jsonl", "{}");  // does not join the study
@@ -291,7 +299,7 @@ void expect_same_places(const Study& study, const Study& other) {
 
 TEST(StudyFolder, ProcessesThatExtendItAtOnceKeepWhatTheOthersHaveAdded) {
   const Written two(kTwoArms);
-  auto made = planned_study(two, pinned_settings(two.request, 1, "runs/two"));
+  auto made = planned_study(two, pinned_settings(two.request, 1));
   const std::vector<StudyRequest> requests{with_more(two.request, {"c"}), with_more(two.request, {"d", "c"}, {7}),
                                            with_more(two.request, {"e"}, {9, 7})};
   std::vector<size_t> order{0, 1, 2};
@@ -318,7 +326,7 @@ TEST(StudyFolder, ProcessesThatExtendItAtOnceKeepWhatTheOthersHaveAdded) {
 
 TEST(StudyFolder, AnArmThatAnotherProcessHasAddedWithAnotherConfigIsRefused) {
   const Written two(kTwoArms);
-  const auto made = planned_study(two, pinned_settings(two.request, 1, "runs/two"));
+  const auto made = planned_study(two, pinned_settings(two.request, 1));
   create_study(made, two.request);
   const auto first = with_more(two.request, {"c"});
   auto second = first;
@@ -331,7 +339,7 @@ TEST(StudyFolder, AnArmThatAnotherProcessHasAddedWithAnotherConfigIsRefused) {
 
 TEST(StudyFolder, ArmsOfSeveralProcessesAreNoMoreThanAFileMayHave) {
   const Written two(kTwoArms);
-  const auto made = planned_study(two, pinned_settings(two.request, 1, "runs/two"));
+  const auto made = planned_study(two, pinned_settings(two.request, 1));
   create_study(made, two.request);
   const auto first = with_more(two.request, {"c"}), second = with_more(two.request, {"C"});
   const auto late = extended(second, open_study(made.folder));
@@ -341,7 +349,7 @@ TEST(StudyFolder, ArmsOfSeveralProcessesAreNoMoreThanAFileMayHave) {
 
 TEST(StudyFolder, AProcessKeepsItsRunsWhereAnotherHasGivenThemOtherPlaces) {
   const Written two(kTwoArms);
-  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  const auto pinned = pinned_settings(two.request, 1);
   auto other = two.request;
   std::reverse(other.file.study.arm.begin(), other.file.study.arm.end());
   const auto folder = two.folder.path() / "out";
@@ -395,7 +403,7 @@ TEST(Shard, IsOneOfN) {
 
 TEST(StudyProgress, TheTimeLeftFollowsFromFinishedRuns) {
   const Written two(kTwoArms);
-  const auto pinned = pinned_settings(two.request, 1, "runs/two");
+  const auto pinned = pinned_settings(two.request, 1);
   const auto study = planned_study(two, pinned);
   const std::vector<size_t> mine{0, 1, 2, 3};
   StudyProgress progress(study, mine, 1);

@@ -16,12 +16,13 @@
 #include <vector>
 
 #include "base/format/config_table.h"
+#include "fed/config/study_of_run.h"
 #include "methods/described_method.h"
 #include "scoring/measures.h"
 
 namespace evenkeel::study {
 
-inline constexpr std::string_view kStateFile = "study.json", kStudyFile = "study.toml", kBaseFile = "base.toml",
+inline constexpr std::string_view kStateFile = fed::kStudyState, kStudyFile = "study.toml", kBaseFile = "base.toml",
                                   kArmFile = "arm.toml";
 inline constexpr int64_t kStateVersion = 1;
 

@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "base/plain/error.h"
@@ -18,6 +20,7 @@
 namespace evenkeel::study {
 namespace {
 
+constexpr const char* kThisProgram = "/proc/self/exe";
 constexpr size_t kLongestLine = 4096;  // limit of a line of the child; the rest is dropped
 
 struct Pipe {
@@ -42,6 +45,17 @@ sigset_t block_stop_signals() {
   return before;
 }
 
+/// Reports that exec failed, as an error line of the program. The line is one write of a buffer on the stack, because
+/// the child of a process with threads must not allocate memory.
+void report_no_start(int reason) {
+  std::array<char, 256> line{};
+  const char* text = ::strerrordesc_np(reason);
+  const int length =
+      std::snprintf(line.data(), line.size(), "evenkeel: [io] the program of a run cannot be started: %s\n",
+                    text != nullptr ? text : "unknown error");
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), static_cast<size_t>(length));
+}
+
 /// Runs in the child between fork and exec, with system calls only. The child dies with its parent, and gets signals
 /// from the parent only. Signals that arrive before exec must not reach the parent's handlers, which would lose them.
 /// \param mask  signal mask of the program
@@ -57,6 +71,9 @@ sigset_t block_stop_signals() {
   for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execve(arguments[0], arguments, environment);
+  // The file was replaced or removed. The link still leads to this program, so all runs of a study are of one program.
+  if (errno == ENOENT) ::execve(kThisProgram, arguments, environment);
+  report_no_start(errno);
   ::_exit(127);
 }
 
@@ -86,7 +103,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
   std::vector<std::string> words = arguments;
-  words.insert(words.begin(), fs::read_symlink("/proc/self/exe").string());
+  words.insert(words.begin(), fs::read_symlink(kThisProgram).string());
   auto variables = environment_with(environment);
   const auto word_pointers = pointers_to(words), variable_pointers = pointers_to(variables);
   const auto pipe = open_pipe();

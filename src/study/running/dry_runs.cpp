@@ -20,6 +20,8 @@ bool read_the_same_rows(const fed::RunConfig& one, const fed::RunConfig& other) 
 fed::RunConfig config_of_run(const StudyTask& task, size_t run) {
   return task.study.runs[run].config.with([&](fed::ExperimentConfig& values) {
     values.output.dir = (task.study.folder / task.study.state.runs[run].folder).string();
+    auto& cache = values.model.base_cache;  // the default of the run, whose study may not have its state file yet
+    if (cache.empty()) cache = fed::base_cache_beside(task.study.folder).string();
   });
 }
 

@@ -29,7 +29,7 @@ class DryRuns {
   fed::Shards rows_;
 };
 
-/// Returns the config of a run with its output folder.
+/// Returns the config of a run with its output folder and the folder of the int8 copy of its base.
 fed::RunConfig config_of_run(const StudyTask& task, size_t run);
 
 }  // namespace evenkeel::study

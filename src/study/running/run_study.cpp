@@ -62,7 +62,7 @@ Study opened_study(const StudyCommand& command, const StudyRequest& request, con
              " holds no study yet, whose base could have moved");
     check_new(folder);
     const auto whole = with_items(request);
-    const auto pinned = pinned_settings(whole, command.jobs, folder);
+    const auto pinned = pinned_settings(whole, command.jobs);
     auto arms = plan_arms(whole, pinned);
     auto runs = plan_runs(arms, whole.file.study.seeds);
     auto state = new_state(whole, pinned, arms, runs);
