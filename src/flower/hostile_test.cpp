@@ -105,6 +105,14 @@ class Hostile : public ::testing::Test {
     return socket;
   }
 
+  /// The head of a call of the first node, with a body of so many bytes.
+  std::string signed_head(std::string_view call, size_t bytes) {
+    const auto headers = bad_->signer.headers();
+    return concat("POST /v1/fleet/", call, " HTTP/1.1\r\nHost: x\r\nflwr-public-key: ", headers.public_key,
+                  "\r\nflwr-timestamp: ", headers.timestamp, "\r\nflwr-signature: ", headers.signature,
+                  "\r\nContent-Type: application/protobuf\r\nContent-Length: ", bytes, "\r\n\r\n");
+  }
+
   /// What the server says to bytes of any kind.
   std::string said_to(std::string_view bytes) const {
     const int socket = connected();
@@ -320,12 +328,9 @@ TEST_F(Hostile, AHeadInPiecesIsAnsweredLikeAWholeOne) {
 }
 
 TEST_F(Hostile, ABodyThatDripsIsCutOffAndItsNodeNamed) {
-  const auto headers = bad().signer.headers();
+  bad();
   const int socket = connected();
-  const std::string head =
-      concat("POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nflwr-public-key: ", headers.public_key,
-             "\r\nflwr-timestamp: ", headers.timestamp, "\r\nflwr-signature: ", headers.signature,
-             "\r\nContent-Type: application/protobuf\r\nContent-Length: 1000\r\n\r\n");
+  const auto head = signed_head("push-object", 1000);
   ::send(socket, head.data(), head.size(), MSG_NOSIGNAL);
   std::string answer(4096, '\0');
   const ssize_t got = ::recv(socket, answer.data(), answer.size(), 0);
@@ -361,6 +366,52 @@ TEST_F(Hostile, ObjectsThatNobodyAskedForAreNotStored) {
                   encode(ObjectRequest{.node = id_, .run_id = metadata.run_id, .object_id = object_id(content)}));
   EXPECT_FALSE(decode<PullObjectResponse>(pulled.body).found);
   EXPECT_EQ(caller.post(path::kConfirm, encode(ConfirmRequest{id_, 4711, "x"})).code, 2007) << "another run";
+  expect_others_go_on();
+}
+
+/// A node whose connection broke before it had the answer to an object sends the object again.
+TEST_F(Hostile, AnObjectOfTheLastWholeReplyIsStoredAlready) {
+  auto& caller = bad();
+  const Metadata metadata = pulled(caller);
+  const Parcel parcel(metadata, Content());
+  const auto token = announce(caller, envelope(parcel)).token;
+  const auto is_stored = [&](const Object& object, const std::string& with) {
+    std::string content = object.head;
+    for (const auto piece : object.pieces) content.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    return decode<PushObjectResponse>(push(caller, metadata, with, object.id, content).body).stored;
+  };
+  for (int time = 0; time < 2; ++time)
+    for (const Object* object : parcel.structure()) EXPECT_TRUE(is_stored(*object, token)) << time;
+  const Object& last = *parcel.structure().back();
+  EXPECT_FALSE(is_stored(last, "of another reply"));
+  const auto arrival = coordinator_.wait(testing::patience());
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->kind, Arrival::Kind::kReply) << arrival->reason;
+  expect_others_go_on();
+  EXPECT_TRUE(is_stored(last, token)) << "also after another node's reply";
+  coordinator_.end_run();
+  EXPECT_TRUE(is_stored(last, token)) << "and after the run";
+}
+
+TEST_F(Hostile, AMessageIsGivenUpAtOnceAlthoughItsNodeReadsNothing) {
+  auto& caller = bad();
+  const OwnedArray array({"large", "uint16", {1 << 23}}, 1);
+  Content content;
+  content.add("arrays", pack_arrays(std::vector{array.data()}, {.chunk_bytes = size_t{16} << 20}));
+  const auto id = coordinator_.send(id_, content, {});
+  const Parcel parcel({}, content);
+  const auto asked = caller.post(path::kPullMessages, encode(PullMessagesRequest{id_}));
+  const uint64_t run = decode<PullMessagesResponse>(asked.body).message->metadata.run_id;
+  const auto body = encode(ObjectRequest{.node = id_, .run_id = run, .object_id = parcel.chunks().front().front()->id});
+  const int socket = connected();
+  const auto request = concat(signed_head("pull-object", body.size()), body);
+  ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
+  char byte = 0;
+  ASSERT_EQ(::recv(socket, &byte, 1, MSG_PEEK), 1) << "the answer has begun";
+  const auto begin = std::chrono::steady_clock::now();
+  coordinator_.forget(id);
+  EXPECT_LT(seconds_since(begin), 2) << "a silent node is cut off after three seconds";
+  ::close(socket);
   expect_others_go_on();
 }
 

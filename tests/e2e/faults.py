@@ -188,8 +188,17 @@ class Proxy:
         self.listener.close()
 
 
+def none(piece, draw):
+    return piece
+
+
 def cuts(piece, draw):
     return None if draw.random() < 0.01 else piece
+
+
+def loses_answers(piece, draw):
+    """Without TLS: what was asked is done, and the answer does not arrive."""
+    return None if piece.startswith(b"HTTP/1.1 200") and draw.random() < 0.2 else piece
 
 
 def truncates(piece, draw):

@@ -17,6 +17,7 @@ from test_tls import Authority
 from tiny import slow, tiny_model  # noqa: F401
 
 pytestmark = slow
+MEMORY = ("--set", "method.name=a3smoe", "--set", "method.a3smoe.rescaler=learn")
 KILLS = 10 if "EVENKEEL_NIGHTLY" in os.environ else 4
 
 
@@ -59,11 +60,7 @@ def test_a_server_killed_at_random_instants_ends_with_the_same_bits(three, undis
     assert result(three.run) == undisturbed
 
 
-def test_nodes_killed_at_random_instants_end_with_the_same_bits(three, undisturbed):
-    clock = random.Random(1)
-    three.serve()
-    three.all_nodes()
-    three.until_round(1)
+def kill_nodes(three, clock):
     for _ in range(KILLS):
         time.sleep(clock.uniform(0, 0.8))
         name = clock.choice(HOSPITALS)
@@ -71,6 +68,13 @@ def test_nodes_killed_at_random_instants_end_with_the_same_bits(three, undisturb
             break
         three.kill(three.nodes[name])
         three.node(name)
+
+
+def test_nodes_killed_at_random_instants_end_with_the_same_bits(three, undisturbed):
+    three.serve()
+    three.all_nodes()
+    three.until_round(1)
+    kill_nodes(three, random.Random(1))
     three.ends_well()
     assert result(three.run) == undisturbed
 
@@ -160,8 +164,39 @@ def test_a_broken_network_without_tls_changes_no_bit(plain, undisturbed, fault):
     assert result(plain.run) == undisturbed and proxy.faults > 0
 
 
+@pytest.fixture(scope="module")
+def undisturbed_memory(tiny_model, tmp_path_factory):  # noqa: F811
+    with Hospitals(tmp_path_factory.mktemp("memory"), tiny_model, tls=False) as three:
+        three.serve(*MEMORY)
+        three.all_nodes()
+        three.ends_well()
+        return result(three.run)
+
+
+@pytest.mark.parametrize("fault", [faults.cuts, faults.loses_answers], ids=lambda fault: fault.__name__)
+def test_a_broken_network_changes_no_bit_of_a_method_whose_clients_have_memory(plain, undisturbed_memory, fault):
+    proxy = Proxy(plain.port, faults.none)
+    plain.at = proxy.port
+    plain.serve(*MEMORY)
+    plain.all_nodes()
+    plain.until_round(1)
+    proxy.fault = fault
+    plain.ends_well(240)
+    proxy.close()
+    assert result(plain.run) == undisturbed_memory and proxy.faults > 0
+
+
+def test_killed_nodes_change_no_bit_of_a_method_whose_clients_have_memory(plain, undisturbed_memory):
+    plain.serve(*MEMORY)
+    plain.all_nodes()
+    plain.until_round(1)
+    kill_nodes(plain, random.Random(2))
+    plain.ends_well()
+    assert result(plain.run) == undisturbed_memory
+
+
 def test_a_network_that_is_gone_for_a_while_changes_no_bit(three, undisturbed):
-    proxy = Proxy(three.port, lambda piece, draw: piece)
+    proxy = Proxy(three.port, faults.none)
     three.at = proxy.port
     three.serve()
     three.all_nodes()

@@ -1,6 +1,7 @@
 #include "flower/federation/node_client.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/format/fingerprint.h"
 #include "base/plain/dead_parts.h"
@@ -271,8 +272,23 @@ bool NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const 
   return true;
 }
 
+/// Remembers what the server says of the last training. It may say so with an offer, before this process has the
+/// agreement and its memory.
+void NodeClient::hear(const Envelope& envelope) {
+  is_of_round_ = false;
+  const auto outcome = record_.hear(envelope);
+  if (outcome && outcome->work == fed::AuditWork::kTrain) told_ = {envelope.run, *outcome};
+  settle_memory();
+}
+
+void NodeClient::settle_memory() {
+  if (!told_ || !agreement_ || agreement_->offer.run != told_->first) return;
+  const auto [run, outcome] = *std::exchange(told_, std::nullopt);
+  agreement_->memory.decided(outcome.round - 1, outcome.taken);
+}
+
 Envelope NodeClient::answer(const Envelope& envelope) try {
-  record_.hear(envelope);
+  hear(envelope);
   auto answer = with_errors([&] { return answered(envelope); });
   answer.audit = record_.head();
   return answer;
@@ -335,7 +351,12 @@ bool NodeClient::is_masked() const { return agreement_ && agreement_->masks; }
 
 void NodeClient::delivered() {
   record_.sent();
-  if (agreement_) agreement_->memory.delivered();
+  if (agreement_ && is_of_round_) agreement_->memory.delivered();
+}
+
+void NodeClient::not_delivered(const std::string& why) {
+  record_.not_sent(why);
+  if (agreement_ && is_of_round_) agreement_->memory.refused();
 }
 
 Envelope NodeClient::consider(const Envelope& envelope) {
@@ -425,6 +446,7 @@ Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun
   agreement_ =
       std::make_shared<Agreement>(Agreement{offer, std::move(experiment), self, download,
                                             NodeMemory(options_.folder, offer.run), std::move(agreed), tests, masks});
+  settle_memory();
   record_.agreed(envelope, acceptance);
   return {.run = offer.run, .kind = kAcceptanceEnvelope, .header = record::write(acceptance).dump()};
 }
@@ -502,6 +524,7 @@ Envelope NodeClient::work(const Envelope& envelope) {
   keep_payload(*task, kept_);
   auto& fabric = agreement_->experiment.fabric;
   const bool trains = std::holds_alternative<fed::Train>(task->ask);
+  agreement_->memory.asked(task->round);
   fabric.memories[task->client.id] = agreement_->memory.before(task->round);
   Envelope answer{envelope.run, kReplyEnvelope, {}};
   const auto on_reply = [&](fed::Reply reply) {
@@ -511,6 +534,7 @@ Envelope NodeClient::work(const Envelope& envelope) {
     if (const auto* payload = fed::encoded_payload(reply.upload)) answer.payload_N = payload->bytes;
     record_.answered(*task, reply, answer, static_cast<int64_t>(agreement_->self.examples));
     if (trains) agreement_->memory.propose(task->round, reply.memory);
+    is_of_round_ = trains;
   };
   on_own_rows(options_, [&] {
     fabric.exchange(std::span(&task->client, 1), {.task_of = [&](const methods::ClientProfile&) { return *task; },

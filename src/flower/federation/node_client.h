@@ -34,10 +34,11 @@ class NodeClient {
   /// Answers an envelope; a task is carried out before this returns. \throws Error when it refuses or fails, which the
   /// caller reports to the server; Interrupted, Stopped, RunOver
   Envelope answer(const Envelope& envelope);
-  /// Reports that the server took the last answer. The client's state after this round becomes valid.
+  /// Reports that the server took the last answer. If it was that of a round, the client's state after it becomes valid.
   void delivered();
-  /// Reports that the server did not take the last answer. \param why  for the log
-  void not_delivered(const std::string& why) { record_.not_sent(why); }
+  /// Reports that the server did not take the last answer. If it was that of a round, the client's state after it is
+  /// deleted. \param why  for the log
+  void not_delivered(const std::string& why);
   /// Returns true while the node takes part in a run with masked rounds, which have several short messages each.
   bool is_masked() const;
   /// Returns the record of this node's work.
@@ -47,6 +48,8 @@ class NodeClient {
   struct Agreement;
   struct Joined;
 
+  void hear(const Envelope& envelope);
+  void settle_memory();
   Envelope answered(const Envelope& envelope);
   Envelope consider(const Envelope& envelope);
   Envelope accept(const Envelope& envelope, Offer offer);
@@ -65,6 +68,9 @@ class NodeClient {
   NodeRecord record_;
   KeptPayloads kept_;
   std::shared_ptr<Agreement> agreement_;
+  /// What became of the last training, and the run it was of, until settle_memory().
+  std::optional<std::pair<std::string, WorkOutcome>> told_;
+  bool is_of_round_ = false;  // the last answer ends a round's training
 };
 
 }  // namespace evenkeel::flower

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <functional>
 
 #include "base/plain/error.h"
 #include "base/plain/files.h"
@@ -88,6 +89,60 @@ TEST(NodeMemory, AStateThatARoundClearedStaysClear) {
   }
   train(3, three_times(4));
   EXPECT_TRUE(at::equal(NodeMemory(folder.path(), "run").before(4).at("rescaler"), at::full({3}, 4.0)));
+}
+
+/// A node is killed after it has sent the reply of round 1, and before it hears whether that arrived.
+class NodeMemoryAfterAKill : public ::testing::Test {
+ protected:
+  NodeMemoryAfterAKill() {
+    NodeMemory memory(place(), "run");
+    memory.propose(0, three_times(1));
+    memory.delivered();
+    memory.propose(1, three_times(2));
+  }
+  fs::path place() const { return folder_.path(); }
+  /// The state of a node that is started again, and the same of one that starts once more.
+  void expect(int64_t round, double value, const std::function<void(NodeMemory&)>& settle) const {
+    NodeMemory again(place(), "run");
+    settle(again);
+    for (const auto& one : {again, NodeMemory(place(), "run")})
+      EXPECT_TRUE(at::equal(one.before(round).at("rescaler"), at::full({3}, value)));
+  }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(NodeMemoryAfterAKill, TheStateIsNotUsedBeforeItIsSettled) {
+  expect(2, 1, [](NodeMemory& memory) { memory.asked(1); });
+  expect(2, 1, [](NodeMemory& memory) { memory.decided(0, true); });
+}
+
+TEST_F(NodeMemoryAfterAKill, AReplyThatTheServerHasTakenMakesItValid) {
+  expect(2, 2, [](NodeMemory& memory) { memory.decided(1, true); });
+}
+
+TEST_F(NodeMemoryAfterAKill, AReplyThatTheServerRefusesDropsIt) {
+  expect(2, 1, [](NodeMemory& memory) { memory.refused(); });
+  expect(2, 1, [](NodeMemory& memory) { memory.asked(2); });
+}
+
+TEST_F(NodeMemoryAfterAKill, AReplyThatTheServerHasNotTakenDropsIt) {
+  expect(2, 1, [](NodeMemory& memory) { memory.decided(1, false); });
+  expect(2, 1, [](NodeMemory& memory) { memory.asked(2); });
+}
+
+TEST_F(NodeMemoryAfterAKill, ATaskOfALaterRoundMakesItValid) {
+  expect(2, 2, [](NodeMemory& memory) { memory.asked(2); });
+}
+
+TEST_F(NodeMemoryAfterAKill, ATaskOfTheSameRoundReplacesIt) {
+  expect(2, 3, [](NodeMemory& memory) {
+    memory.asked(1);
+    EXPECT_TRUE(at::equal(memory.before(1).at("rescaler"), at::full({3}, 1.0)));
+    memory.propose(1, three_times(3));
+    memory.delivered();
+  });
 }
 
 /// Limits the length of files for as long as it exists, as a disk that is full does.

@@ -62,11 +62,11 @@ void NodeRecord::add_of_run(fed::AuditEvent event) {
   audit_.add(event);
 }
 
-void NodeRecord::hear(const Envelope& envelope) {
+std::optional<WorkOutcome> NodeRecord::hear(const Envelope& envelope) {
   answer_.reset();
   run_ = envelope.run;
-  if (envelope.outcome.empty()) return;
-  const auto outcome = outcome_in(envelope.outcome);
+  if (envelope.outcome.empty()) return {};
+  auto outcome = outcome_in(envelope.outcome);
   const auto reason = shown(outcome.reason, kMostReason);
   if (!outcome.taken)
     log::warning("[node] round ", outcome.round, ": the server did not take this node's ",
@@ -77,6 +77,7 @@ void NodeRecord::hear(const Envelope& envelope) {
               .work = outcome.work,
               .outcome = outcome.taken ? "taken" : concat("not taken: ", reason),
               .peer = envelope.audit});
+  return outcome;
 }
 
 void NodeRecord::agreed(const Envelope& offer, const Acceptance& acceptance) {

@@ -26,9 +26,9 @@ class NodeRecord {
   /// Adds an event of this node's process.
   void add(const fed::AuditEvent& event) { audit_.add(event); }
 
-  /// Begins a new envelope, and writes down what it says about the last work, if anything.
-  /// \throws kData when it cannot be read
-  void hear(const Envelope& envelope);
+  /// Begins a new envelope, and writes down what it says about the last work.
+  /// \return what it says, if anything \throws kData when it cannot be read
+  std::optional<WorkOutcome> hear(const Envelope& envelope);
   void agreed(const Envelope& offer, const Acceptance& acceptance);
   void refused(const Envelope& envelope, const std::string& why);
   void received(const Envelope& envelope, const fed::Task& task);

@@ -376,10 +376,19 @@ void Sessions::report(const Session& session, const std::string& outcome, const 
     event.client_s = arrival->client_s;
   }
   if (session.moved > 0) event.moved = session.moved;
-  if (!arrival || session.work != fed::AuditWork::kScore)
-    fleet_.untold[id] = {session.round, session.work, arrival != nullptr, arrival ? "" : outcome};
+  remember_outcome(session, arrival != nullptr, outcome);
   fleet_.record(event);
   if (fleet_.on_report) fleet_.on_report(event);
+}
+
+/// Remembers what to tell a node of its last work. That a score was not taken does not replace what became of a
+/// training, on which the node's state depends.
+void Sessions::remember_outcome(const Session& session, bool taken, const std::string& why) {
+  const int64_t id = session.client.id;
+  const auto untold = fleet_.untold.find(id);
+  const bool is_score = session.work == fed::AuditWork::kScore;
+  if (is_score && (taken || (untold != fleet_.untold.end() && untold->second.work == fed::AuditWork::kTrain))) return;
+  fleet_.untold[id] = {session.round, session.work, taken, taken ? "" : why};
 }
 
 /// Records that a client gave no answer in a phase of a masked round.

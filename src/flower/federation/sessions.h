@@ -102,6 +102,7 @@ class Sessions {
   void finish(Session& session, const Envelope& envelope, const Arrival& arrival);
   void lose(Session& session, const std::string& why);
   void report(const Session& session, const std::string& outcome, const Arrival* arrival);
+  void remember_outcome(const Session& session, bool taken, const std::string& why);
   void record_task(const Session& session, const NodeInfo& node, const Envelope& envelope);
   void record_end(const Session& session);
   void record_silence(const Session& session, const std::string& why);

@@ -136,5 +136,28 @@ TEST(Sessions, ATaskLivesLongerThanTheLongestDeadline) {
   }
 }
 
+/// Whether a node keeps the state after a training depends on what it is told of it.
+TEST(Sessions, ALostScoreDoesNotHideWhatBecameOfATraining) {
+  const testing::TemporaryFolder folder;
+  Roster roster(folder.path() / "members.json");
+  roster.add({.client = 0, .key = "SHA256:site", .name = "site", .program = {}});
+  const fed::Exchange exchange{
+      .task_of = [](const methods::ClientProfile& client) { return fed::Task{.client = client, .ask = fed::Score{}}; },
+      .on_reply = [](const fed::Reply&) {},
+      .on_lost = [](int64_t, const std::string&) {}};
+  const auto lost_score_after = [&](fed::AuditWork work) {
+    SilentGrid grid;
+    Fleet fleet{.grid = grid, .roster = roster, .folder = folder.path(), .terms = {.deadline_s = 1e-3, .quorum = 0}};
+    fleet.agreed.insert(0);
+    fleet.untold[0] = {3, work, false, "late"};
+    Sessions sessions(fleet, exchange, true);
+    sessions.begin({.id = 0, .trains = false});
+    sessions.run();
+    return fleet.untold.at(0).reason;
+  };
+  EXPECT_EQ(lost_score_after(fed::AuditWork::kTrain), "late");
+  EXPECT_NE(lost_score_after(fed::AuditWork::kScore), "late");
+}
+
 }  // namespace
 }  // namespace evenkeel::flower

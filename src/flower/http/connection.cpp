@@ -60,7 +60,7 @@ Connection::Clock::time_point Connection::deadline_in_the_way() const {
 bool Connection::wait(short events, Clock::time_point deadline) const {
   while (true) {
     const auto now = Clock::now();
-    if (now >= deadline || now >= deadline_in_the_way()) return false;
+    if (now >= deadline || now >= deadline_in_the_way() || stops()) return false;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
     pollfd descriptor{.fd = socket_, .events = events, .revents = 0};
     const int ready =
@@ -179,6 +179,7 @@ ssize_t Connection::write(const char* data, size_t size) {
   progress_at_ = Clock::now();
   size_t done = 0;
   while (done < size) {
+    if (stops()) return -1;
     ssize_t sent = 0;
     if (ssl_) {
       ERR_clear_error();

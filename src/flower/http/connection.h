@@ -53,6 +53,9 @@ class Connection {
   /// Writes all bytes. Returns their number, or -1 on an error or past a deadline.
   ssize_t write(const char* data, size_t size);
 
+  /// Makes write() fail soon after `unwanted` returns true. It is asked several times a second; empty: never.
+  void stop_when(std::function<bool()> unwanted) { unwanted_ = std::move(unwanted); }
+
   /// Returns true if reading failed because of a deadline.
   bool too_slow() const { return too_slow_; }
   uint64_t bytes_in() const { return bytes_in_; }
@@ -76,11 +79,13 @@ class Connection {
   Clock::time_point deadline_in_the_way() const;
   bool wait_for_tls(int result, Clock::time_point deadline) const;
   Clock::time_point deadline() const;
+  bool stops() const { return unwanted_ && unwanted_(); }
 
   int socket_;
   std::unique_ptr<SSL, void (*)(SSL*)> ssl_;
   const NodeLimits limits_;
   const std::function<bool()> has_waiters_;
+  std::function<bool()> unwanted_{};  // see stop_when()
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
   bool in_head_ = true, too_slow_ = false, lingers_ = true, known_ = false;

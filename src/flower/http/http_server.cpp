@@ -2,9 +2,11 @@
 
 #include <httplib.h>
 #include <openssl/err.h>
+#include <sys/socket.h>
 
 #include <condition_variable>
 #include <deque>
+#include <utility>
 
 #include "base/plain/address.h"
 #include "base/plain/error.h"
@@ -22,9 +24,11 @@ namespace evenkeel::flower {
 namespace {
 
 constexpr size_t kMostWaiting = 4096;   // limit of connections that wait for a thread
+constexpr int kBacklog = 512;           // five, as cpp-httplib has it, are too few when many nodes reconnect at once
 constexpr size_t kManyUnfinished = 32;  // connections without a whole request that are worth a warning
 // How long a thread waits for the next request, if no other connection waits.
 constexpr auto kNext = std::chrono::milliseconds(2);
+constexpr auto kAcceptAgain = std::chrono::milliseconds(100);  // after a failure to accept a connection
 constexpr size_t kMostRequests = 100'000'000;
 
 /// Adapts a Connection to cpp-httplib.
@@ -59,7 +63,7 @@ class ConnectionStream : public httplib::Stream {
 };
 
 /// A pool with a fixed number of threads.
-class Threads : public httplib::TaskQueue {
+class Threads {
  public:
   explicit Threads(int count) {
     try {
@@ -69,8 +73,10 @@ class Threads : public httplib::TaskQueue {
       throw os_error(error);
     }
   }
-  ~Threads() override { shutdown(); }
-  void enqueue(std::function<void()> task) override {
+  ~Threads() { shutdown(); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+  void enqueue(std::function<void()> task) {
     {
       const std::lock_guard lock(mutex_);
       tasks_.push_back(std::move(task));
@@ -78,7 +84,8 @@ class Threads : public httplib::TaskQueue {
     }
     arrived_.notify_one();
   }
-  void shutdown() override {
+  /// Waits for the tasks.
+  void shutdown() {
     {
       const std::lock_guard lock(mutex_);
       done_ = true;
@@ -177,30 +184,52 @@ struct HttpServer::Parts : httplib::Server {
                               : (bind_to_port(options.host, options.port) ? options.port : -1);
     EK_CHECK(bound > 0, kIo, "cannot listen at ", address_text(options.host, options.port), ": ",
              errno == EADDRINUSE ? "the address is in use by another process" : "it is no address of this machine");
-    ::listen(svr_sock_, 512);  // cpp-httplib's backlog of five is too short when many nodes reconnect at once
-    auto pool = std::make_unique<Threads>(options.threads);
-    threads = pool.get();
-    new_task_queue = [this] { return threads; };  // cpp-httplib deletes it
-    listener = std::thread([this] { listen_after_bind(); });
-    pool.release();
+    ::listen(svr_sock_, kBacklog);
+    threads = std::make_unique<Threads>(options.threads);
+    listener = std::thread([this, socket = svr_sock_.load()] { listen_at(socket); });
   }
 
   ~Parts() override {
     stopping = true;
     idle.close();
-    while (!is_running() && !listener_done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    stop();
+    const int socket = svr_sock_.exchange(INVALID_SOCKET);  // cpp-httplib ends its answers then
+    ::shutdown(socket, SHUT_RDWR);
     listener.join();
+    ::close(socket);
+    threads->shutdown();
   }
 
-  bool listener_done() const { return svr_sock_ == INVALID_SOCKET; }
+  /// Accepts connections until this object ends. When the system cannot give one, for example for lack of memory or of
+  /// file descriptors, it is asked again: cpp-httplib's own loop would end.
+  void listen_at(int socket) {
+    bool fails = false;
+    while (!stopping) {
+      const int accepted = ::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC);
+      if (accepted < 0 && (stopping || errno == EINTR || errno == ECONNABORTED)) continue;
+      if (const bool failed = accepted < 0; std::exchange(fails, failed) != failed) tell_of_accepting(failed, errno);
+      if (accepted < 0)
+        std::this_thread::sleep_for(kAcceptAgain);
+      else
+        attend(accepted);
+    }
+  }
 
-  bool process_and_close_socket(socket_t sock) override {
+  void tell_of_accepting(bool failed, int error) const {
+    const auto address = address_text(options.host, bound);
+    if (failed)
+      log::error("[serve] no connection can be accepted at ", address, ": ", os_error_text(error), "; trying again");
+    else
+      log::info("[serve] connections are accepted at ", address, " again");
+  }
+
+  void attend(int socket) {
     ++counts.connections;
-    if (threads->overrun() || stopping) return ::close(sock) == 0;
+    if (threads->overrun() || stopping) {
+      ::close(socket);
+      return;
+    }
     const std::function<bool()> crowded = [this] { return threads->crowded() || stopping; };
-    wait_for_head(std::make_shared<Connection>(sock, tls.get(), options.limits, crowded));
-    return true;
+    wait_for_head(std::make_shared<Connection>(socket, tls.get(), options.limits, crowded));
   }
 
   /// Waits for the rest of a head without a thread. Says once when many do not send it.
@@ -330,9 +359,11 @@ struct HttpServer::Parts : httplib::Server {
     for (const auto piece : reply.pieces) length += piece.size();
     const std::string type = reply.type;
     to.set_content_provider(length, type, [reply = std::move(reply)](size_t, size_t, httplib::DataSink& sink) {
+      serving.connection->stop_when(reply.unwanted);
       bool good = sink.write(reply.body.data(), reply.body.size());
       for (const auto piece : reply.pieces)
         good = good && sink.write(reinterpret_cast<const char*>(piece.data()), piece.size());
+      serving.connection->stop_when({});
       return good;
     });
   }
@@ -350,7 +381,7 @@ struct HttpServer::Parts : httplib::Server {
   const Answering answering;
   std::shared_ptr<SSL_CTX> tls;
   std::atomic<bool> stopping = false;
-  Threads* threads = nullptr;
+  std::unique_ptr<Threads> threads;
   HttpCounts counts;
   int bound = -1;
   std::atomic<bool> told_of_slow = false;

@@ -38,8 +38,11 @@ struct HttpReply {
   std::string body{};
   std::vector<std::span<const std::byte>> pieces{};  ///< sent after the body, borrowed
   std::shared_ptr<const void> owner{};               ///< keeps the pieces alive until they are sent
-  std::string reason{};                              ///< header kReasonHeader (flower/http/http_client.h); empty: none
-  bool close = false;                                ///< true: close the connection afterwards
+  /// Returns true when the rest of the answer need not be sent; it is asked while pieces are sent, and the connection
+  /// is closed then. Empty: the answer is sent whole.
+  std::function<bool()> unwanted{};
+  std::string reason{};  ///< header kReasonHeader (flower/http/http_client.h); empty: none
+  bool close = false;    ///< true: close the connection afterwards
 };
 
 /// An error answer in the form of Flower's servers: HTTP status, Flower's code (0: none), text. Thrown by handlers.

@@ -272,6 +272,7 @@ struct Coordinator::Parts {
     reply.body += found->object->head;
     reply.pieces = found->object->pieces;
     reply.owner = found->owner;
+    reply.unwanted = found->given_up;
     return reply;
   }
 

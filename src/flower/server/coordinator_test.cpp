@@ -3,13 +3,32 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <string_view>
 #include <thread>
 
 #include "base/testing.h"
+
+namespace {
+
+std::atomic<int> failures_of_accept = 0, error_of_accept = 0;
+
+}  // namespace
+
+/// Takes the place of the C library's function in this program. It fails as often as a test says.
+extern "C" int accept4(int socket, sockaddr* address, socklen_t* length, int flags) {
+  if (failures_of_accept > 0) {
+    --failures_of_accept;
+    errno = error_of_accept;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_accept4, socket, address, length, flags));
+}
 
 namespace evenkeel::flower {
 namespace {
@@ -50,6 +69,32 @@ TEST(CoordinatorTest, MetricsAreGivenToACallThatComesBeforeTheServerIsWhole) {
     }
     EXPECT_EQ(answer, "HTTP/1.1 200 OK") << i;
   }
+}
+
+/// The connection for which the server waits already is accepted; the next attempts fail.
+TEST(CoordinatorTest, AServerAcceptsConnectionsAgainAfterTheSystemHadNone) {
+  const testing::TemporaryFolder folder;
+  const Coordinator coordinator({.port = 0, .insecure = true, .open = true, .folder = folder.path()});
+  for (const int error : {ENOBUFS, ENFILE, ENOMEM, ECONNABORTED}) {
+    error_of_accept = error;
+    failures_of_accept = 3;
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(metrics_at(coordinator.port()), "HTTP/1.1 200 OK") << error;
+    EXPECT_EQ(failures_of_accept, 0) << error;
+  }
+}
+
+TEST(CoordinatorTest, AServerThatCanAcceptNoConnectionEnds) {
+  constexpr int kMany = 1'000'000;
+  const testing::TemporaryFolder folder;
+  {
+    const Coordinator coordinator({.port = 0, .insecure = true, .open = true, .folder = folder.path()});
+    error_of_accept = ENOBUFS;
+    failures_of_accept = kMany;
+    const int file = connected(coordinator.port());  // which the server accepts if it waits already
+    while (failures_of_accept == kMany) std::this_thread::yield();
+    ::close(file);
+  }
+  failures_of_accept = 0;
 }
 
 TEST(CoordinatorTest, AMessageToANodeThatIsNotRegisteredAnyMoreIsLost) {

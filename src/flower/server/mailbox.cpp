@@ -91,7 +91,9 @@ void Mailbox::forget(const std::string& message_id) {
     of_node_[sent->node].erase(message_id);
     messages_.erase(entry);
   }
-  changed_.wait(lock, [&] { return !sent || sent->in_use == 0; });
+  if (!sent) return;
+  sent->given_up = true;
+  changed_.wait(lock, [&] { return sent->in_use == 0; });
 }
 
 /// Removes a message and reports its outcome. mutex_ must be held.
@@ -105,9 +107,12 @@ void Mailbox::finish(const std::string& message_id, Arrival arrival) {
     arrival.bytes = sent->reply->assembly->bytes();
     arrival.client_s = sent->reply->client_s;
   }
+  sent->given_up = true;
   of_node_[sent->node].erase(message_id);
   messages_.erase(entry);
   using enum Arrival::Kind;
+  if (arrival.kind == kReply || arrival.kind == kError)
+    last_replies_[sent->node] = {sent->reply->token, sent->reply->assembly->ids()};
   counts_.replied += arrival.kind == kReply;
   counts_.failed += arrival.kind == kError;
   counts_.refused += arrival.kind == kRefused || arrival.kind == kFailed;
@@ -241,7 +246,7 @@ std::optional<Mailbox::Borrowed> Mailbox::find(uint64_t node, uint64_t run_id, c
       // The parcel must outlive the message's confirmation while this object is being sent.
       auto both =
           std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const Parcel>>>(used, sent->parcel);
-      return Borrowed{.object = object, .owner = std::move(both)};
+      return Borrowed{.object = object, .owner = std::move(both), .given_up = [sent] { return sent->given_up.load(); }};
     }
   }
   return {};
@@ -316,14 +321,23 @@ Mailbox::Messages::iterator Mailbox::replying(uint64_t node, const PushObjectReq
   return messages_.end();
 }
 
+bool Mailbox::is_of_last_reply(uint64_t node, const PushObjectRequest& request) const {
+  const auto known = last_replies_.find(node);
+  if (known == last_replies_.end()) return false;
+  const auto& [token, objects] = known->second;
+  return (request.token.empty() || request.token == token) &&
+         std::find(objects.begin(), objects.end(), request.object_id) != objects.end();
+}
+
 Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& request) {
   std::shared_ptr<Assembly> assembly;
   std::string message_id;
   std::shared_ptr<const void> used;
   {
     const std::lock_guard lock(mutex_);
-    check_run(request.run_id);
     const auto entry = replying(node, request);
+    if (entry == messages_.end() && is_of_last_reply(node, request)) return {.stored = true};
+    check_run(request.run_id);
     if (entry == messages_.end())
       return {.refusal = "an object that no reply on its way has, or too late for its lease"};
     message_id = entry->first;

@@ -2,6 +2,7 @@
 /// results.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -53,6 +54,8 @@ class Mailbox {
   struct Borrowed {
     const Object* object = nullptr;       ///< null: the id names a reply that is still arriving
     std::shared_ptr<const void> owner{};  ///< keeps the object alive
+    /// Returns true once the message is given up, so that nobody waits until the object is sent.
+    std::function<bool()> given_up{};
   };
   /// Finds an object of a message for the node; nothing if there is none.
   std::optional<Borrowed> find(uint64_t node, uint64_t run_id, const std::string& object_id);
@@ -68,7 +71,8 @@ class Mailbox {
     bool stored = false;
     std::string refusal{};
   };
-  /// Stores an object of a reply. `stored` is false when it is refused, with the reason in `refusal`.
+  /// Stores an object of a reply. `stored` is false when it is refused, with the reason in `refusal`. An object of the
+  /// node's last whole reply is stored already: a node whose answer was lost sends it again.
   Stored push_object(uint64_t node, const PushObjectRequest& request);
 
   /// Messages by state. failed: Arrival::Kind::kError; refused: kRefused and kFailed.
@@ -94,13 +98,20 @@ class Mailbox {
     std::optional<Clock::time_point> delivered_at{};
     bool confirmed = false;
     std::optional<Reply> reply{};
-    int in_use = 0;  ///< number of calls that use its buffers and pieces now
+    int in_use = 0;                      ///< number of calls that use its buffers and pieces now
+    std::atomic<bool> given_up = false;  ///< true: calls that use it end early
+  };
+  /// The reply of a node that arrived whole last.
+  struct LastReply {
+    std::string token;
+    std::vector<std::string> objects;  // ids
   };
   using Messages = std::map<std::string, std::shared_ptr<Sent>>;
 
   void check_run(uint64_t run_id) const;
   Sent* owned(uint64_t node, const std::string& message_id);
   Messages::iterator replying(uint64_t node, const PushObjectRequest& request);
+  bool is_of_last_reply(uint64_t node, const PushObjectRequest& request) const;
   std::string why_not(const Sent* sent, uint64_t node, const Metadata& reply) const;
   std::shared_ptr<const void> use(
       const std::shared_ptr<Sent>& sent);  // counts as used until the returned pointer is released
@@ -115,6 +126,7 @@ class Mailbox {
   std::condition_variable changed_;
   Messages messages_{};  // unfinished messages, by id
   std::map<uint64_t, std::set<std::string>> of_node_{};
+  std::map<uint64_t, LastReply> last_replies_{};
   std::deque<std::pair<Arrival, std::shared_ptr<Sent>>> arrivals_{};  // results that wait() has not returned yet
   Counts counts_{};
   bool ended_ = false;
