@@ -34,10 +34,11 @@ class NodeClient {
   /// Answers an envelope; a task is carried out before this returns. \throws Error when it refuses or fails, which the
   /// caller reports to the server; Interrupted, Stopped, RunOver
   Envelope answer(const Envelope& envelope);
-  /// Reports that the server took the last answer. If it was that of a round, the client's state after it becomes valid.
+  /// Reports that the server took the last answer. If it was the reply of a round, the client's state after it becomes
+  /// valid.
   void delivered();
-  /// Reports that the server did not take the last answer. If it was that of a round, the client's state after it is
-  /// deleted. \param why  for the log
+  /// Reports that the server did not take the last answer. If it was the reply of a round, the client's state
+  /// after it is deleted. \param why  for the log
   void not_delivered(const std::string& why);
   /// Returns true while the node takes part in a run with masked rounds, which have several short messages each.
   bool is_masked() const;

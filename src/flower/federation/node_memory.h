@@ -1,6 +1,7 @@
 /// \file  Stores a client's private state between rounds on its own disk, so that a restarted process continues with
 /// it. State becomes valid when the server has received the reply of the same round. It is stored before the reply is
-/// sent, because a node that is killed meanwhile does not know whether the reply arrived. If the server repeats a round, the client continues from the state before this round, and the later state is deleted.
+/// sent, because a node that is killed meanwhile does not know whether the reply arrived. If the server repeats a
+/// round, the client continues from the state before this round, and the later state is deleted.
 ///
 ///   <run>-<rounds>.safetensors   the state after so many rounds; the last two are kept
 ///   <run>-<rounds>.json          its length and SHA-256, sealed (base/plain/sealed.h). It is written last; without it
@@ -28,8 +29,8 @@ class NodeMemory {
 
   /// Returns a copy of the newest state after at most `round` rounds; empty if there is none.
   TensorMap before(int64_t round) const;
-  /// Stores the state after `round` + 1 rounds, which may be empty, in place of one that was proposed before. It becomes
-  /// valid or is deleted by one of the functions below.
+  /// Stores the state after `round` + 1 rounds, which may be empty, in place of one that was proposed before. The
+  /// functions below make it valid or delete it.
   void propose(int64_t round, TensorMap memory);
   /// Makes the proposed state valid, unless it is empty after a state that is empty, too. Deletes states of this round
   /// and of later ones that were stored before the server resumed.
