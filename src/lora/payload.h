@@ -69,14 +69,14 @@ struct DeferredPayload {
 };
 
 /// Reads a payload from bytes, [N] uint8. Factors are views of the bytes in their transport precision; received()
-/// widens them. Stacks whose experts differ in rank are copied, and extras are widened to float32.
+/// widens them. Stacks whose experts differ in rank are copied. Extras in 16-bit floats are widened to float32.
 /// \param source  the name of the source, for errors
-/// \throws kCheckpoint when the bytes are not a payload.
+/// \throws kCheckpoint when the bytes are not a payload, also when they come from a peer
 Payload decode(const at::Tensor& bytes, const std::string& source);
 /// Maps a file and reads its payload as decode() does. \throws kIo when it cannot be opened; kCheckpoint as decode()
 Payload load_payload(const std::filesystem::path& file);
 
-/// Returns the factors in transport precision.
+/// Returns the factors rounded to `dtype`, as they are sent.
 LoraFactors on_the_wire(const LoraFactors& factors, TransportDtype dtype);
 
 /// Return `sent` with 16-bit floats widened to float32, in which a receiver computes. `base_delta` of a payload keeps

@@ -36,14 +36,14 @@ class FederatedMethod {
   /// Returns a scalar that depends on the routing of the last micro-batch in `step`, or an undefined tensor for none.
   /// It is added to the task loss of that micro-batch, whose router_logits are in the autograd graph until its backward
   /// pass. A method that reads them sets router.records_logits in prepare().
-  /// Task loss and extra loss are divided by the number of micro-batches per step.
+  /// The extra loss is divided by the number of micro-batches per step, the task loss as `[train] loss_mean` says.
   virtual at::Tensor extra_loss(const StepView& step) const;
   /// Returns a scalar that depends on the trained tensors only, such as a norm of the factors, or an undefined tensor
   /// for none. Its gradient is added once per step. edit_gradients(), which is called next, gets the same `step`.
   virtual at::Tensor penalty(const StepView& step) const;
   /// Edits the gradients after the last backward pass of a step, before the optimiser runs. `step.micro_batches` is
-  /// empty if no row of the step has a target, in which case penalty() was not called. It is always empty in private
-  /// steps (train/private_steps.h), which call penalty().
+  /// empty in two cases: no row of the step has a target, and penalty() was not called; or the step is private
+  /// (train/private_steps.h), and penalty() was called.
   virtual void edit_gradients(const StepView& step) const;
   /// Edits the parameters after the optimiser step, for updates that bypass the optimiser's moments. All gradients are
   /// zero by then.
@@ -62,14 +62,14 @@ class FederatedMethod {
   virtual ServerState initialize(const ServerView& server) const;
   /// Returns the rank at which `client` would train next. HetLoRA reduces it below client.rank.
   virtual int64_t rank_of(const ServerState& state, const ClientProfile& client) const;
-  /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants. The
-  /// round adds the last change of the base (global.base_delta of `state`) if the result lacks it.
+  /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants.
+  /// global.base_delta of `state` is the last round's change of the base, which is added if the result lacks it.
   virtual lora::Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
-  /// Returns the state after a round. `uploads` are in the order of round.participants. A change of the base goes into
-  /// global.base_delta of the result, which is empty in `state`; MethodEntry::changes_base has to be true. The result
-  /// may lack sites, which are then as in the base. Server::aggregate() adds the change to common.base_change, counts
-  /// the round, and rejects numbers that are not finite and factors that do not fit the model. The next round sends the
-  /// change to all clients.
+  /// Returns the state after a round. `uploads` are in the order of round.participants. This round's change of the base
+  /// goes into global.base_delta of the result; that of `state` was cleared. MethodEntry::changes_base has to be true.
+  /// The result may lack sites, which are then as in the base. Server::aggregate() adds the change to
+  /// common.base_change, counts the round, and rejects numbers that are not finite and factors that do not fit the
+  /// model. The next round sends the change to all clients.
   virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                                 const Uploads& uploads) const;
 

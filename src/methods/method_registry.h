@@ -80,9 +80,9 @@ struct MethodEntry {
   /// hook of the client half uses the rows otherwise. Then noise in these gradients makes the upload private
   /// (train/private_steps.h).
   bool rows_by_gradients = false;
-  /// True: without training in between, prepare() and upload() make the same of a site, and the same extras, when they
-  /// get it alone. A server that compares an upload with its beginning (fed/round/update_size.h) then has one site in
-  /// memory.
+  /// True: sites are independent of each other. Without training in between, prepare() and upload() then give a site
+  /// the same factors, and the same extras, whether they get it alone or with others. A server that compares an upload
+  /// with what was broadcast (fed/round/update_size.h) then has one site in memory.
   bool by_site = false;
   /// Description of a method that is not compiled into the program (methods/described_method.h); null if it is.
   std::shared_ptr<const MethodDescription> described{};

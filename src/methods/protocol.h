@@ -75,7 +75,7 @@ struct ServerView {
 /// Lists the participants of a round by ascending id, with their weights p_c: dataset sizes divided by their sum, or
 /// equal values if `equal_weights` is true. Both lists are empty for an evaluation.
 struct RoundView {
-  int64_t round = 0;
+  int64_t round = 0;  ///< 0 is the first
   std::vector<ClientProfile> participants{};
   std::vector<double> weights{};
   /// Mean of K_c over all clients that could have been drawn, weighted as the participants are.
@@ -91,7 +91,7 @@ struct Common {
 
 /// State of the server between rounds. It is stored in checkpoints.
 struct ServerState {
-  int64_t round = 0;
+  int64_t round = 0;       ///< number of rounds that are done
   lora::Payload global{};  ///< data that broadcasts are built from
   TensorMap memory{};      ///< data that stays on the server
   Common common{};
@@ -184,7 +184,7 @@ struct ClientView {
   const Common& common;
   lora::LoraScale scale;
   nn::GateNorm gate_norm = nn::GateNorm::kCheckpoint;  ///< value of `[method] gate_norm`
-  int64_t round = 0;
+  int64_t round = 0;                                   ///< 0 is the first
   uint64_t seed = 0;
   TensorMap& memory;  ///< memory of this client, kept across rounds and in checkpoints
 };

@@ -71,11 +71,11 @@ struct RuleOfRound {
 /// memory.
 /// In a round whose uploads are hidden (RoundTotals), the same functions return what the totals hold. each() and mean()
 /// with weights per expert then throw kInternal; change() gives the sums of such weighted changes.
-/// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers must call
-/// release_mapped_pages() (base/plain/mapped_files.h). The argument `weights` always holds p_c of all clients of the
-/// round, in the order of the round. All sums throw kInternal when the number of weights is wrong, kShape naming a
-/// client that did not send the tensor or sent another shape, and kNumeric naming a client with a value that is not
-/// finite.
+/// each() gives single uploads. It needs MethodEntry::needs_individuals. Its callers call release_mapped_pages()
+/// (base/plain/mapped_files.h) after each site, or all uploads stay in memory.
+/// The argument `weights` always holds p_c of all clients of the round, in the order of the round. All sums throw
+/// kInternal when the number of weights is wrong, kShape naming a client that did not send the tensor or sent another
+/// shape, and kNumeric naming a client with a value that is not finite.
 class Uploads {
  public:
   /// Wraps the uploads of all clients of a round, in the order of the round.

@@ -2,7 +2,8 @@
 /// model families.
 /// A model is a frozen base. Adapters, router options and caches are arguments of each call, so one base serves every
 /// simulated client.
-/// Dimension names: R rows of a batch, N selected rows, B sequences, D hidden, V vocabulary.
+/// Dimension names: R positions of a batch ("rows" here; fewer than its tokens where sequences share a prefix),
+/// N selected positions, B sequences, D hidden, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -81,7 +81,7 @@ class ModelBuilder {
 
 /// Holds the arguments of one layer's forward pass. Everything is borrowed.
 struct LayerPass {
-  nn::Pass& engine;  ///< computes the layers
+  nn::Pass& engine;  ///< the engine's pass of this batch; computes the layers
   const ForwardOptions& options;
   const nn::RotaryTable& rotary;  ///< rotary table of the layer, for the rows of the batch
   size_t layer = 0;               ///< index of the layer

@@ -27,7 +27,7 @@ struct MemoryPlan {
 
   int64_t needed() const;  ///< sum of the parts in bytes
 };
-/// Returns the plan of `ranks` ranks that share one memory and need `plan` each.
+/// Returns the plan of `ranks` processes of a cluster that share one memory and need `plan` each.
 MemoryPlan of_ranks(MemoryPlan plan, int64_t ranks);
 
 /// Result of comparing an estimate with a machine.

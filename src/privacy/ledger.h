@@ -42,13 +42,14 @@ struct Plan {
 /// Releases that were made together, such as the steps of a round.
 struct Release {
   std::string run;
-  int64_t round = 0;                              ///< 1 is the first round
-  double noise = 1, sampling = 1;                 ///< as in Event
-  int64_t times = 1;                              ///< as in Releases
-  double clip = 0;                                ///< as in Plan
-  std::optional<std::vector<int64_t>> members{};  ///< ids of the members whose accounts are charged; absent: all
-  std::string digest;                             ///< of everything that the released values depend on, except the key
-  double epsilon = 0, order = 0, delta = 0;       ///< of all releases up to this one
+  int64_t round = 0;               ///< 1 is the first round
+  double noise = 1, sampling = 1;  ///< as in Event
+  int64_t times = 1;               ///< as in Releases
+  double clip = 0;                 ///< as in Plan
+  std::optional<std::vector<int64_t>>
+      members{};                             ///< ids of the members (privacy/event.h) that are charged; absent: all
+  std::string digest;                        ///< of everything that the released values depend on, except the key
+  double epsilon = 0, order = 0, delta = 0;  ///< of all releases up to this one
 
   void visit(auto& field) {
     field("run", run);

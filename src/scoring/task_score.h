@@ -31,7 +31,7 @@ enum class ServedBy {
   /// transformers: no phi (UB-SMoE), no rescaler (A3SMoE; docs/glossary.md), and gate weights as trained where a key of
   /// config.json asks for them (GateRule::key), else those of the family.
   kTransformers,
-  kNativeGates,  ///< as kTransformers, with the gate weights of servers (GateRule::servers)
+  kNativeGates,  ///< as kTransformers, with gate weights as in GateRule::servers
 };
 constexpr auto names(ServedBy) {
   return std::array{config::EnumName<ServedBy>{"run", ServedBy::kRun},
@@ -237,7 +237,7 @@ struct Prediction {
   std::vector<std::string> references = {};  ///< accepted answers of free text
   double exact_match = 0, f1 = 0;            ///< free text: best value over references
   std::optional<double> bert_score = {};
-  double nll = 0;  ///< sum of the negative log-likelihood over the correct answer's tokens
+  double nll = 0;  ///< negative log-likelihood, a sum over the correct answer's tokens, unlike TaskScore::nll; in nats
   /// Tokens of the correct answer, or of the first reference for free text. 0: its likelihood is not known.
   int64_t answer_tokens = 0;
   /// File and number of the row (data::RowPlace), and its question (data::question_text()). They are set where the rows

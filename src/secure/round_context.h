@@ -53,7 +53,7 @@ struct NodeRules {
   std::string run{}, config{};         ///< as in RoundContext
   std::string own_key{};               ///< fingerprint of the node's key
   std::set<std::string> peers{};       ///< fingerprints that may be in a roster; empty: any
-  int64_t min_peers = kFewestMembers;  ///< fewest members of a roster, and of a sum, this node included
+  int64_t min_peers = kFewestMembers;  ///< fewest members of a roster and of a sum; 3: this node and two others
 };
 
 /// Checks the terms that a server proposes. \return the node's place

@@ -29,8 +29,8 @@ class Optimizer {
   /// Takes one step with learning rate `lr`; -1 uses the config's rate.
   virtual void step(double lr = -1, Gradients gradients = Gradients::kKept) = 0;
   /// Updates only the slices [i] of stacked parameters for which active[p][i] is true (`idle_expert_update = "skip"`).
-  /// Each slice has its own step count. The learning rate is the config's. kZeroed also zeroes the gradients of the
-  /// inactive slices.
+  /// Each slice has its own step count. The learning rate is OptimizerConfig::lr, which the caller sets to the round's.
+  /// kZeroed also zeroes the gradients of the inactive slices.
   /// \param active  one [E] bool tensor per parameter; undefined: the whole parameter is updated
   virtual void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept) = 0;
 

@@ -10,12 +10,13 @@
 
 namespace evenkeel::train {
 
-/// Holds the tensors that all clients share, copied once to a device.
+/// Holds the copy on a device of the tensors that all clients share.
 /// Threads: several threads may read one object.
 struct Residence {
   c10::Device device = c10::kCPU;
   methods::Common common{};
-  /// Remembers the copies of the tensors of `common`. Each client starts from a copy of `copies`.
+  /// Maps memory of `common` on the processor to its copy on the device. Each client copies this map and adds its own
+  /// tensors, so that shared ones are not copied again.
   StorageCopies copies = StorageCopies::to(c10::kCPU);
 };
 

@@ -29,7 +29,7 @@ constexpr auto names(PrivacyUnit) {
 enum class PrivacySampling {
   kAll,      ///< every client takes part in every round
   kFixed,    ///< a fixed number, drawn by the public seed; a client's epsilon counts the rounds in which it takes part
-  kPoisson,  ///< each client with probability clients.participation, independently
+  kPoisson,  ///< each client with probability clients.participation; drawn from the seed, so only a simulation
 };
 constexpr auto names(PrivacySampling) {
   return std::array{config::EnumName<PrivacySampling>{"all", PrivacySampling::kAll},

@@ -21,8 +21,8 @@
 
 namespace evenkeel::fed {
 
-/// The shared state, updated from the server's messages. Threads: clients that train at the same time may call
-/// receive_change() if they are in the same round.
+/// The shared state, updated from the server's messages. Threads: clients of one round may call receive_change(),
+/// residence() and graphs() at the same time. No client may train during receive() and take().
 class SharedState {
  public:
   /// Applies an update. \throws kData as receive_change()
@@ -34,6 +34,7 @@ class SharedState {
   /// Takes over the shared state of a server in this process; tensors share memory. The values are the same as after
   /// receiving all updates.
   void take(const methods::ServerState& state);
+  /// Returns the state itself, which the next update changes.
   const methods::Common& common() const { return common_; }
   /// Returns the shared state on `device`. It is copied on first use and kept until the state changes. A changed state
   /// of the same sizes is copied to the same addresses, which CUDA graphs need, unless a client still uses the old
@@ -66,9 +67,9 @@ struct ClientContext {
   std::unique_ptr<TestRowsCache> prepared = std::make_unique<TestRowsCache>();
   /// Makes training private for single rows; null: it is not. Clients then give no sums of gradients.
   std::shared_ptr<ExamplePrivacy> privacy{};
-  /// Masks summands with keys of this client; null: masks are simulated.
+  /// On a node, which has one client: masks its summands with its own keys. Null: masks are simulated.
   std::shared_ptr<UploadMasks> masks{};
-  /// Key and privacy account of the noise that this client adds to its change; null: the key is derived from the seed.
+  /// On a node: key and privacy account of the noise on its client's change. Null: the key is derived from the seed.
   std::shared_ptr<ClientNoise> noise{};
   std::string answers_of{};  ///< prefix of the journal's keys: a hash of config, state and files; may be empty
 

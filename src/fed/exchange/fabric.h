@@ -97,7 +97,8 @@ class Fabric {
 
   /// Returns the reduction over all processes that hold uploads of `round`. The server calls it after all replies have
   /// arrived, when some uploads stayed in the process that made them (RemoteUpload). Each process with such uploads
-  /// aggregates at the same time as the server. It is never called on fabrics whose replies always contain the upload.
+  /// aggregates at the same time as the server. It is never called on fabrics whose replies always contain the upload,
+  /// where it throws kInternal. The result is valid until the next call of the fabric.
   virtual const lora::Reduction& sums(const methods::RoundView& round);
 
   /// Takes the masks off the sum of a round, where the clients have keys of their own.

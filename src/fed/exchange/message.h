@@ -34,7 +34,7 @@ using ClientMemories = std::map<int64_t, TensorMap>;
 inline constexpr int64_t kEvaluator = -1;
 
 /// Carries a change of the shared state, or the whole shared state, to a client. All clients receive changes, also
-/// those that do not take part in the round.
+/// those that are not drawn for the round.
 struct StateUpdate {
   int64_t round = 0;   ///< round of the state that the update belongs to
   bool whole = false;  ///< true: the whole shared state (full sync); false: the change since the round before

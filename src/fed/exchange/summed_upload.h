@@ -2,6 +2,7 @@
 /// their sum. Both ends make the same layout from the method's upload.
 ///
 /// Part `values`, b bits: w_c (theta_c - received) of every factor, in the order of the sites, a before b before core.
+/// The weight w_c is p_c, or expert_weights() for a stack. Client c had n_c tokens, of which a_ci chose expert i.
 /// Part `counts`, 64 bits: the number of values beyond the range; if secure_aggregation.reports, then a report (tokens,
 /// targets, losses, chosen experts, metrics) and the utilisation p_c a_ci / n_c of each layer; then the method's own
 /// sums (FederatedMethod::summands()). Numbers that are not integers are scaled by 2^20 in a report and by 2^40 in

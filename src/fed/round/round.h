@@ -23,8 +23,8 @@ void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now);
 
 /// Runs the round that follows `now`. The clients must have the shared state of `now`. Clients whose upload is in
 /// `journal` do not train again. Uploads that stayed with a client's process (RemoteUpload) are not in the journal, so
-/// after an interruption those clients train again. The result depends only on `now` and the config. It does not depend
-/// on the order of clients and replies or on interruptions.
+/// after an interruption those clients train again. If no client is lost or late, the result depends only on `now`, the
+/// config and, with secret privacy noise, its key. The order of replies and interruptions do not matter.
 /// \param privacy  privacy account and noise; not null exactly if privacy.unit is "client"
 /// \throws Error naming round, client and method; BudgetSpent (fed/round/client_privacy.h) when the privacy budget does
 /// not allow the release; Interrupted between optimiser steps, with all finished uploads in the journal

@@ -107,7 +107,7 @@ struct Server {
   /// Returns the learning rate of a round, or nullopt if the rate is constant.
   /// \param round  rounds that are done before it
   std::optional<double> scheduled_rate(int64_t round) const;
-  /// Draws the participants of a round. \param round  0: the first
+  /// Draws the participants of a round, without a check of the quorum. \param round  0: the first
   methods::RoundView drawn(int64_t round) const;
   /// Returns drawn() for the round after `state`. \throws kData for fewer than clients.quorum, except with Poisson
   /// sampling

@@ -47,7 +47,8 @@
 
 namespace evenkeel::fed {
 
-/// The open, locked folder of a run.
+/// The open, locked folder of a run. A resumed run calls open(), changes().take(), check() and settle(), in this order.
+/// Threads: one; commit() has a background thread of its own.
 class RunFolder {
  public:
   /// Writes config, partition, the checkpoint's commit file and, last, the manifest.

@@ -45,7 +45,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt, const RunHooks& hooks = {});
 
 /// Trains the remaining rounds, commits each, and evaluates as `[evaluate]` says. After an interruption or kill at any
-/// point, a resumed run gives bit-identical results, on any fabric.
+/// point, a resumed run gives bit-identical results on any fabric if the same clients reply in each round.
 /// \param folder  created or opened for the run of `server`
 /// \param stop    called after every step and batch; returns true to stop
 /// \return the scores of the last round

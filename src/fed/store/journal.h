@@ -64,8 +64,8 @@ class RoundJournal {
   /// train again with bit-identical results. 0 flushes each client's files at once; use 0 if repeating a client's work
   /// has other costs than time.
   /// \param replaces  Journal of the previous, committed round. For each upload written here, one upload of that
-  /// journal is removed, so that the new file reuses its page cache. (A virtual machine returns page cache that stays
-  /// free for seconds to its host, and allocating it again is slower than writing.)
+  /// journal is removed, so that the new file gets its memory pages. (A virtual machine returns pages that stay free
+  /// for seconds to its host, and allocating them again is slower than writing.)
   /// \param background_bytes  Largest upload that the background thread writes. Up to two uploads are in memory there.
   explicit RoundJournal(std::filesystem::path folder, double flush_s = 0, const std::filesystem::path& replaces = {},
                         int64_t background_bytes = kBackgroundBytes);

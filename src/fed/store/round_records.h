@@ -57,7 +57,7 @@ struct RoundMeasures {
 
 /// Times of a client's round in simulated time (fed/round/virtual_clock.h), in seconds.
 struct SimulatedClient {
-  std::string device;                  ///< name of the machine profile
+  std::string device;                  ///< name in [client_profiles], not a device of LibTorch
   double down = 0, train = 0, up = 0;  ///< download, training, upload
   double start = 0, end = 0;           ///< since the beginning of the run
 
@@ -132,7 +132,8 @@ struct SummedRoundRecord {
 /// the privacy account.
 struct ClientPrivacyRecord {
   PrivacyUnit unit = PrivacyUnit::kClient;
-  std::string relation{};  ///< neighbouring sets of clients: a client's change is zero, or a client is absent
+  /// Neighbouring sets of clients: "zero-out", a client's change is zero; "add-or-remove", a client is absent.
+  std::string relation{};
   PrivacySampling sampling = PrivacySampling::kAll;
   double probability = 1;      ///< sampling probability q that the account assumes; 1: no amplification by sampling
   double noise = 0, clip = 0;  ///< noise multiplier; bound of the norm of one client's change

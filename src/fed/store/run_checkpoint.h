@@ -84,8 +84,8 @@ class Checkpoint {
   /// Writes the snapshot and its commit.json, then renames the marker into place.
   /// \param record  the round's sealed line of rounds.jsonl
   void commit(const Snapshot& snapshot, const std::string& record) const;
-  /// Removes what is not needed once `round` is committed: rounds before the last one before it, and journals of rounds
-  /// before it. May run while later rounds and journals are written.
+  /// Removes what is not needed once `round` is committed: rounds below `round` - 1, and journals of rounds below
+  /// `round`. May run while later rounds and journals are written.
   void remove_older(int64_t round) const;
   /// Removes all rounds but `last_round` and the one before, and all journals but those from `first_journal` to the one
   /// of the next round.

@@ -27,8 +27,8 @@ namespace evenkeel::nn {
 
 /// The type of cached keys and values.
 enum class KvType {
-  kExact,     ///< the type of the activations, float32
-  kBFloat16,  ///< rounded to bfloat16: half the memory
+  kExact,     ///< Compute::inner: float32, or bfloat16 where products are in bfloat16; float64 on a float64 base
+  kBFloat16,  ///< rounded to bfloat16: half the memory of float32
 };
 constexpr auto names(KvType) {
   return std::array{config::EnumName<KvType>{"float32", KvType::kExact},

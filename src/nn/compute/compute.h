@@ -29,8 +29,8 @@ struct Compute {
   EngineKind engine = EngineKind::kKernels;
   /// Engine kKernels: selects the kernel of each matrix product with a frozen weight.
   MatmulTable products{};
-  /// Engine kAten: the type of the matrix products inside blocks, kBFloat16 or kFloat. kFloat means the type of the
-  /// activations. The residual stream, the router and sums of losses are float32 in both cases.
+  /// Engine kAten: the type of the matrix products inside blocks, kBFloat16 or kFloat. kFloat means float32, or float64
+  /// where the activations are. The residual stream, the router and sums of losses are float32 in both cases.
   c10::ScalarType inner = c10::ScalarType::Float;
   bool operator==(const Compute&) const = default;
 };

@@ -115,7 +115,7 @@ class Pass {
   /// \return [R, H P] or [B, H P]
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                        const AttentionSteps& steps, bool only_last) const;
-  /// Computes nn::route().
+  /// Computes nn::route(). \param phi_E  phi of this layer; `options.modulation` is not read
   virtual Routing route(const at::Tensor& logits_RE, const RouterOptions& options, const at::Tensor& phi_E,
                         bool norm_topk_prob) const = 0;
   /// Writes the routing of a layer to PassInput::routing. \param layer  the routing key of the layer

@@ -27,11 +27,11 @@ struct ExpertFactors {
   lora::SiteFactors gate{}, up{}, down{};
 };
 
-/// Computes y_t = sum over k of weights[t, k] * down_e(silu(gate_e(x_t)) * up_e(x_t)) with e = experts[t, k].
-/// x, the routing weights and the adapters get gradients (nn/dense/gradients.h). Expert weights get one if they require
-/// it; an expert without a token gets zeros. Changes of the base get none. Saved for backward, if a gradient is needed:
-/// x, and per token-choice the outputs of gate and up and x A^T; the rest is recomputed. Threads: all; experts run in
-/// parallel and write to separate memory, so the number of threads changes bits only if it does so for the kernels in
+/// Computes y_t = sum over k of weights[t, k] * down_e(silu(gate_e(x_t)) * up_e(x_t)) with e = experts[t, k]. x, the
+/// routing weights and the adapters get gradients (nn/dense/gradients.h). Expert weights get one if they require it; an
+/// expert without a token gets zeros. Changes of the base get none. Saved for backward, if a gradient is needed: x, and
+/// per token-choice the outputs of gate and up and x A^T; the rest is recomputed. It uses all threads of the pool;
+/// experts write to separate memory, so the number of threads changes bits only if it does so for the kernels in
 /// `products`.
 /// \param x_TD  [T, D], float32 (float64 in tests) \param products  selects the kernels \return [T, D]
 /// \throws Error{kShape} if sizes disagree or an expert is out of range

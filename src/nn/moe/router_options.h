@@ -15,7 +15,7 @@ namespace evenkeel::nn {
 
 /// Selects how phi, an offset per expert, changes the scores of a token (docs/ambiguities.md, R1).
 enum class ModulationMode {
-  kCandidate,  ///< phi is added to the N_p largest scores; then the top K experts are selected
+  kCandidate,  ///< phi is added to the N_p largest scores, the candidates; then the top K experts are selected
   /// The min(K, N_p) experts with the largest scores are selected first. phi is added to the scores of all experts
   /// except the N_p largest. If K > N_p, the best K - N_p of these experts are selected too.
   kPreserve,

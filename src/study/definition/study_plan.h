@@ -22,7 +22,7 @@ namespace evenkeel::study {
 /// The study file and the settings of the command line, from which the runs are planned.
 struct StudyRequest {
   StudyFile file;
-  std::vector<std::string> common{};  ///< settings of every arm, from the command line
+  std::vector<std::string> common{};  ///< settings of the command line, after `set` of the study file
 
   /// Returns the settings of every arm on top of the base config: first the study file's, then the command line's.
   std::vector<std::string> of_all_arms() const;
