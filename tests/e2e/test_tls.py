@@ -176,7 +176,8 @@ def test_a_node_takes_the_socket_of_a_killed_node_and_nothing_else(tmp_path, tin
     with Processes() as processes:
         first = processes.start(*words, log=log)
         wait_until(listens, log)
-        one_line(started(*words), path, "Address already in use")  # of a living node
+        one_line(started(*words), "is in use by process")  # of a living node
+        one_line(started(*words, "--memory", tmp_path / "other"), path, "Address already in use")
         first.send_signal(signal.SIGKILL)
         first.wait()
         assert path.is_socket() and not listens()

@@ -273,7 +273,7 @@ TEST_F(JournalFolder, AnErrorOfTheBackgroundThreadNamesTheClientWhoseUploadItWas
     journal.store(record(6), deferred, {}, "sixth");
     journal.flush();
   });
-  EXPECT_TRUE(said.starts_with("fifth: ")) << said;
+  EXPECT_TRUE(said.starts_with("[io] fifth: ")) << said;
   EXPECT_EQ(said.find("sixth"), std::string::npos) << said;
 }
 
