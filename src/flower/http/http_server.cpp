@@ -29,7 +29,6 @@ constexpr size_t kManyUnfinished = 32;  // connections without a whole request t
 // How long a thread waits for the next request, if no other connection waits.
 constexpr auto kNext = std::chrono::milliseconds(2);
 constexpr auto kAcceptAgain = std::chrono::milliseconds(100);  // after a failure to accept a connection
-constexpr size_t kMostRequests = 100'000'000;
 
 /// Adapts a Connection to cpp-httplib.
 class ConnectionStream : public httplib::Stream {
