@@ -9,34 +9,10 @@
 #include "base/format/limits.h"
 #include "base/format/record.h"
 #include "base/testing.h"
+#include "flower/federation/grid_testing.h"
 
 namespace evenkeel::flower {
 namespace {
-
-/// A grid of one node, which is online and never answers.
-class SilentGrid : public Grid {
- public:
-  std::vector<NodeInfo> nodes() override {
-    NodeInfo node;
-    node.id = 7;
-    node.name = "site";
-    node.fingerprint = "SHA256:site";
-    node.online = true;
-    return {node};
-  }
-  std::string send(uint64_t /*node*/, const Content& /*content*/, SendOptions options) override {
-    lives_.push_back(options.ttl_s);
-    return concat("message ", lives_.size());
-  }
-  std::optional<Arrival> wait(std::chrono::steady_clock::time_point /*deadline*/) override { return {}; }
-  void forget(const std::string& /*message_id*/) override {}
-
-  /// Seconds that each message which was sent may live.
-  const std::vector<double>& lives() const { return lives_; }
-
- private:
-  std::vector<double> lives_{};
-};
 
 /// A grid whose node answers the first message, and no other.
 class AnsweringGrid : public SilentGrid {
