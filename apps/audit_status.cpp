@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/plain/files.h"
+#include "base/plain/hex.h"
 #include "base/plain/number_text.h"
 #include "base/plain/text.h"
 #include "fed/store/audit_summary.h"
@@ -79,6 +80,8 @@ fs::path audit_file(const fs::path& path) {
 }
 
 std::string audit_status(const fs::path& file, const std::vector<std::string>& heads) {
+  for (const auto& head : heads)
+    EK_CHECK(is_hex(head, 64), kConfig, "--head is ", shown(head), ", allowed: 64 of the digits 0 to 9 and a to f");
   Content content;
   const auto found = fed::read_audit(file, [&](const fed::AuditLine& line) {
     content.add(line);

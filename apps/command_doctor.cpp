@@ -16,6 +16,7 @@
 #include "apps/commands.h"
 #include "apps/doctor_serve.h"
 #include "apps/method_flag.h"
+#include "apps/model_options.h"
 #include "apps/output_paths.h"
 #include "apps/plan_output.h"
 #include "base/format/limits.h"
@@ -160,10 +161,7 @@ struct ShapedModel {
 
 ShapedModel open_shape(const std::string& path) {
   const auto folder = models::find_model_folder(path);
-  auto model = models::load_shape(folder);
-  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(),
-           " holds neither model.safetensors nor the files of model.safetensors.index.json");
-  return {path, folder, std::move(model)};
+  return {path, folder, shape_with_weights(folder)};
 }
 
 void print_fit(const ShapedModel& shaped) {
@@ -239,6 +237,8 @@ Foreseen foreseen(const DoctorFlags& flags) {
   asked.model.compute_dtype = fed::ComputeDtype::kFloat32;  // nothing is multiplied
   const auto config = fed::settle(asked, fed::machine_choices(asked));
   const bool on_gpu = names_gpu(config->model.device);
+  EK_CHECK(on_gpu || flags.ranks == 1, kConfig, "--ranks is ", flags.ranks, ", but the run of ", flags.config,
+           " has model.device ", config->model.device, ": --ranks plans the memory of a GPU");
   auto experiment = dry_run(config);
   Foreseen plans{.host = fed::memory_plan(experiment),
                  .disk = fed::disk_needs(experiment),

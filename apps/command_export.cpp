@@ -77,16 +77,22 @@ at::Tensor merged_weight(const std::string& name, const at::Tensor& base, const 
   return models::stored_as(type, sum.add_(base), name);
 }
 
-/// Returns the config.json of a merged checkpoint. The key of the family states whether gate weights sum to one. It
-/// names no files that are not written: the folder's own code, and layers for multi-token prediction.
-std::string merged_config(const models::CausalLm& model, const nn::RouterOptions& router) {
-  auto config = OrderedJson::parse(model.config_json());
+/// Sets the family's key for whether gate weights sum to one. A dense model has no gates.
+void set_gates(const models::CausalLm& model, const nn::RouterOptions& router, OrderedJson& config) {
+  if (model.spec().num_experts == 0) return;
   const auto& gates = model.spec().gates;
   const bool sum_to_one = nn::renormalises(router.gate_norm, gates.renormalise);
   EK_CHECK(sum_to_one == gates.renormalise || !gates.key.empty(), kConfig, "the run weighed its experts ",
            config::name_of(router.gate_norm), ", which no config.json of family ", model.spec().family,
            " says: export an adapter");
   if (sum_to_one != gates.renormalise) config[gates.key] = sum_to_one;
+}
+
+/// Returns the config.json of a merged checkpoint. It names no files that are not written: the folder's own code, and
+/// layers for multi-token prediction.
+std::string merged_config(const models::CausalLm& model, const nn::RouterOptions& router) {
+  auto config = OrderedJson::parse(model.config_json());
+  set_gates(model, router, config);
   for (const auto* key : {"_name_or_path", "auto_map"}) config.erase(key);
   for (const auto* key : {"num_nextn_predict_layers", "num_mtp_layers"})
     if (config.contains(key)) config[key] = 0;
@@ -264,6 +270,7 @@ void run_export(const ExportFlags& flags, bool format_given) {
   const auto experts = parse_enum<models::ExpertLayout>("--experts", flags.experts);
   EK_CHECK(format == report::ExportFormat::kMerged || experts == models::ExpertLayout::kOriginal, kConfig,
            "--experts is for --format merged; an adapter on fused experts is --format peft-fused");
+  EK_CHECK(is_for_peft(format) || !flags.no_pad, kConfig, "--no-pad is for --format peft and peft-fused");
   EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
            "export takes --run, or --adapter with --model");
   EK_CHECK(!flags.best || !flags.run.empty(), kConfig, "--best goes with --run");

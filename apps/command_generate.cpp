@@ -133,6 +133,7 @@ std::vector<ReadPrompt> read_prompts(const GenerateFlags& flags, const models::M
 void run_generate(const GenerateFlags& flags) {
   auto options = flags.generation;
   EK_CHECK(!flags.prompts.empty() || !flags.input.empty(), kConfig, "generate needs --prompt or --input");
+  EK_CHECK(!flags.strict || !flags.input.empty(), kConfig, "--strict goes with --input");
   limits::check_integer("--max-new-tokens", options.max_new_tokens, 1, limits::kTokens);
   limits::check_integer("--beams", options.beams, 1, limits::kBeams);
   options.sampling = sampling_of(flags);

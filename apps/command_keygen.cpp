@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "apps/commands.h"
+#include "apps/output.h"
 #include "apps/output_paths.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
@@ -31,13 +32,21 @@ flower::KeyFormat format_of(const std::string& name) {
   return name == "openssh" ? flower::KeyFormat::kOpenssh : flower::KeyFormat::kPkcs8;
 }
 
+/// Prints the line of the public key. If it cannot be written, the private key is removed, because the command fails.
+void print_public_line(const std::string& line, const fs::path& private_key) try {
+  std::cout << line << "\n" << std::flush;
+} catch (const std::ios_base::failure&) {
+  if (!reader_gone()) remove_path(private_key);
+  throw;
+}
+
 void run_keygen(const KeygenFlags& flags) {
   const auto format = format_of(flags.format);
-  check_path_text(flags.file, "FILE");
+  check_output_text("FILE", flags.file);
   check_not_kept("FILE", flags.file);
   const auto comment = comment_of(flags);
   const auto key = flower::make_key(flags.file, format, comment).public_key();
-  std::cout << flower::openssh_line(key, comment) << "\n" << std::flush;
+  print_public_line(flower::openssh_line(key, comment), flags.file);
   std::cerr << "the private key is in " << flags.file << ", for `evenkeel node --key`"
             << (flags.format == "openssh" ? " and `flower-supernode --auth-supernode-private-key`" : "")
             << "; the line above is what a server's --allow file wants, and, in a file, `flwr supernode register`; "

@@ -1,6 +1,7 @@
 // `evenkeel node`: runs one client of a federation on its own machine.
+#include <fcntl.h>
+
 #include <array>
-#include <fstream>
 #include <iostream>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "apps/method_flag.h"
 #include "apps/model_options.h"
 #include "apps/output_paths.h"
+#include "base/plain/descriptor.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
@@ -27,6 +29,8 @@
 
 namespace evenkeel::apps {
 namespace {
+
+constexpr double kLeastPoll_s = 0.01, kMostPoll_s = 3600;
 
 struct NodeFlags {
   MethodFlag method;
@@ -50,8 +54,8 @@ std::optional<double> budget_of(const std::string& text) {
 }
 
 void check_file(const std::string& file) {
+  open_file(file, O_RDONLY | O_NONBLOCK);  // a pipe would wait for a writer
   EK_CHECK(is_file(file), kIo, file, " is no file");
-  EK_CHECK(std::ifstream(file).good(), kIo, file, " cannot be read");
 }
 
 /// Checks that files or folders of rows exist. The run checks their content.
@@ -68,9 +72,7 @@ void check_rows(const std::string& path, std::string_view flag) try {
 
 void check_model(const std::string& path) try {
   const auto folder = models::find_model_folder(path);
-  const auto shape = models::load_shape(folder);
-  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(),
-           " holds neither model.safetensors nor the files of model.safetensors.index.json");
+  const auto shape = shape_with_weights(folder);
   tokenizer::Tokenizer::of_model(folder).check_fits(shape->spec().vocab_size, folder);
 } catch (const Error& error) {
   throw error.with_context("--model");
@@ -149,7 +151,18 @@ void check_socket_alone(const NodeFlags& flags) {
            ", where Flower's ClientApps connect; remove: ", join(others));
 }
 
+/// Checks the seconds of --round-seconds and --poll.
+void check_seconds(const NodeFlags& flags) {
+  const bool measures = flags.budget == "auto";
+  EK_CHECK(measures || flags.round_seconds == NodeFlags().round_seconds, kConfig,
+           "--round-seconds goes with --budget auto");
+  limits::check_above_zero("--round-seconds", flags.round_seconds);
+  EK_CHECK(flags.poll >= kLeastPoll_s && flags.poll <= kMostPoll_s, kConfig, "--poll is ", flags.poll,
+           ", allowed: ", kLeastPoll_s, " to ", kMostPoll_s);
+}
+
 void run_node_command(const NodeFlags& flags) {
+  check_seconds(flags);
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
   limits::check_integer("--min-test-rows", flags.limits.min_test_rows, 1, limits::kRows);
   limits::check_integer("--min-train-rows", flags.limits.min_train_rows, 1, limits::kRows);

@@ -8,8 +8,11 @@
 #include "apps/output_paths.h"
 #include "base/format/command_line.h"
 #include "base/plain/data_path.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
 #include "base/system/interrupt.h"
 #include "train/pretraining.h"
+#include "train/pretraining_folder.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -20,13 +23,20 @@ struct PretrainFlags {
   bool resume = false;
 };
 
-std::string resume_line(const PretrainFlags& flags, const std::string& out) {
+std::string resume_command(const PretrainFlags& flags, const std::string& out) {
   std::vector<std::string> words{"pretrain", flags.config};
   for (const auto& setting : flags.settings) words.insert(words.end(), {"--set", setting});
   if (flags.experts != "original") words.insert(words.end(), {"--experts", flags.experts});
   if (!flags.device.empty()) words.insert(words.end(), {"--device", flags.device});
   words.insert(words.end(), {"--out", out, "--resume"});
-  return "interrupted, state saved; resume with: " + command_line(words);
+  return command_line(words);
+}
+
+/// Checks that a new run would not begin in the folder of an unfinished one.
+void check_not_begun(const PretrainFlags& flags, const std::string& out) {
+  const bool begun = path_exists(fs::path(out) / "pretrain.toml") && !train::PretrainingFolder(out).finished();
+  EK_CHECK(flags.resume || !begun, kIo, out,
+           " holds a run already: choose another --out, or resume it with: ", resume_command(flags, out));
 }
 
 void run_pretrain(const PretrainFlags& flags) {
@@ -39,9 +49,10 @@ void run_pretrain(const PretrainFlags& flags) {
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
   watch_interrupts();
   check_not_kept("--out", out);
+  check_not_begun(flags, out);
   const NewFolders folders(out);
   if (!train::pretrain(config, out, flags.resume, interrupt_requested, experts))
-    throw Interrupted(resume_line(flags, out));
+    throw Interrupted("interrupted, state saved; resume with: " + resume_command(flags, out));
   std::cerr << "the model is in " << out
             << "; try it: " << command_line({"generate", "--model", out, "--prompt", "Once"}) << "\n";
 }

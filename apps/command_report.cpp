@@ -11,6 +11,7 @@
 #include "apps/output_paths.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/folders.h"
 #include "base/plain/text.h"
 #include "fed/run/run_folder.h"
 #include "report/differences_text.h"
@@ -164,7 +165,7 @@ void run_report(const ReportFlags& flags) {
   if (flags.table.starts_with(kPaperTable)) return run_paper_table(flags);
   check_page(flags);
   const auto reported = read_folders(flags);
-  if (!flags.html.empty()) write_file_atomic(flags.html, report::report_page(reported.arms));
+  if (!flags.html.empty()) write_file_atomic(link_target(flags.html), report::report_page(reported.arms));
   std::cout << report_of(reported, flags) << std::flush;
   if (!flags.html.empty()) std::cerr << "charts are in " << flags.html << '\n';
 }

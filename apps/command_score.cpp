@@ -47,12 +47,15 @@ class InputReader {
 
  private:
   ScoredText text_of(const JsonView& line) const {
-    if (const auto text = line.find("text")) return {source_.tokenizer().encode(text->string()), {}};
-    if (const auto ids = line.find("ids")) return {ids->integers(), {}};
+    const auto text = line.find("text"), ids = line.find("ids");
     const auto prompt = line.find("prompt"), completion = line.find("completion");
-    line.require(
-        prompt && completion,
-        ": allowed are {\"text\": \"...\"}, {\"ids\": [...]} and {\"prompt\": \"...\", \"completion\": \"...\"}");
+    const int forms = (text ? 1 : 0) + (ids ? 1 : 0) + (prompt || completion ? 1 : 0);
+    line.require(forms == 1 && prompt.has_value() == completion.has_value(),
+                 forms > 1 ? ": several texts to score" : "",
+                 ": allowed are {\"text\": \"...\"}, {\"ids\": [...]} and {\"prompt\": \"...\", \"completion\": "
+                 "\"...\"}");
+    if (text) return {source_.tokenizer().encode(text->string()), {}};
+    if (ids) return {ids->integers(), {}};
     return completed(prompt->string(), completion->string());
   }
 

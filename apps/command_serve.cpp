@@ -10,6 +10,7 @@
 #include "apps/output_paths.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
+#include "base/format/limits.h"
 #include "base/plain/address.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
@@ -171,6 +172,7 @@ flower::ServedRun served(const ServeFlags& flags, const flower::ServeOptions& op
 }
 
 void run_serve(const ServeFlags& flags) {
+  limits::check_above_zero("--patience", flags.patience);
   check_from_round(flags.from_round, flags.resume);
   check_base_flag(flags.base, flags.resume);
   check_grid_alone(flags);

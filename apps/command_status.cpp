@@ -49,6 +49,8 @@ void show_audit(const StatusFlags& flags) {
 
 void run_status_command(const StatusFlags& flags) {
   EK_CHECK(flags.run.empty() != flags.server.server.empty(), kConfig, "status: one of RUN and --server is needed");
+  EK_CHECK(flags.run.empty() || (flags.server.ca.empty() && !flags.server.insecure), kConfig,
+           "--ca and --insecure go with --server");
   EK_CHECK(!flags.audit || !flags.run.empty(), kConfig, "--audit checks files of this machine: name a folder");
   EK_CHECK(flags.audit || (flags.heads.empty() && flags.other.empty()), kConfig, "--head and --with go with --audit");
   if (flags.audit) return show_audit(flags);

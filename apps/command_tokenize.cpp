@@ -198,12 +198,18 @@ void run_preview(const TokenizeFlags& flags) {
   print_training_examples(fed::ExperimentConfig::read(table), flags.preview);
 }
 
+/// Checks that no flag that only shows rows of training is given without such rows.
+void check_no_row_flags(const TokenizeFlags& flags) {
+  EK_CHECK(flags.form.empty() && flags.format.empty() && flags.ignore.empty() && !flags.cutoff &&
+               flags.settings.empty() && flags.preview.client.empty() && !flags.preview.json &&
+               flags.preview.rows == PreviewOptions().rows,
+           kConfig,
+           "--template, --format, --ignore, --cutoff, --set, --client, --rows and --json go with --config or --data");
+}
+
 /// Tokenises line by line, so that only one line is in memory. Lines end at \n only: a text may contain any other
 /// control character.
 void run_tokenize(const TokenizeFlags& flags) {
-  EK_CHECK(flags.form.empty() && flags.format.empty() && flags.ignore.empty() && !flags.cutoff &&
-               flags.settings.empty() && flags.preview.client.empty() && !flags.preview.json,
-           kConfig, "--template, --format, --ignore, --cutoff, --set, --client and --json go with --config or --data");
   EK_CHECK(!flags.model.empty() && !flags.input.empty(), kConfig,
            "tokenize needs --model and --input for lines of text, or --config, or --model and --data for rows");
   auto tokenizer = tokenizer_at(models::find_model_folder(flags.model));
@@ -282,6 +288,7 @@ void add_tokenize_command(CLI::App& program) {
   command->callback([flags] {
     EK_CHECK(flags->method.names.empty() || !flags->config.empty(), kConfig, "--method goes with --config");
     if (flags->shows_rows()) return run_preview(*flags);
+    check_no_row_flags(*flags);
     flags->train == 0 ? run_tokenize(*flags) : run_training(*flags);
   });
 }

@@ -45,6 +45,22 @@ void check_budgets(std::span<const double> budgets) {
   }
 }
 
+/// Reads the values of --budget, each of which holds numbers between commas.
+std::vector<double> split_budgets(const std::vector<std::string>& values) {
+  std::vector<double> budgets;
+  for (std::string_view rest : values)
+    for (size_t comma = 0; comma != std::string_view::npos;) {
+      comma = rest.find(',');
+      auto word = rest.substr(0, comma);
+      word.remove_prefix(std::min(word.find_first_not_of(' '), word.size()));
+      const auto budget = parse_number<double>(word);
+      EK_CHECK(budget, kConfig, "--budget holds \"", shown(word), "\", allowed: numbers between commas");
+      budgets.push_back(*budget);
+      if (comma != std::string_view::npos) rest.remove_prefix(comma + 1);
+    }
+  return budgets;
+}
+
 /// Adds the flags of a run.
 void add_run_flags(CLI::App& command, EvaluateFlags& flags) {
   command.add_option("--run", flags.run, "run folder: its model, adapter and method at the last committed round");
@@ -186,8 +202,11 @@ void EvaluateFlags::add_to(CLI::App& command) {
   model.add_to(command);
   command.add_option("--tasks", tasks, "tasks or families, comma-separated (evenkeel list tasks; --run: the run's)")
       ->delimiter(',');
-  command.add_option("--budget", budgets, "shares of the experts per token, each in (0, 1] (--run: the run's)")
-      ->delimiter(',');
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--budget", [this](const auto& values) { budgets = split_budgets(values); },
+          "shares of the experts per token, each in (0, 1] (--run: the run's)")
+      ->type_name("FLOAT");
   command.add_option("--limit", limit, "rows per task, 0: all");
   command.add_option("--seed", seed, "which rows a limit draws (default 42; --run: the run's)");
   add_row_flags(command, *this);

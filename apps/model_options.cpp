@@ -106,6 +106,13 @@ std::filesystem::path adapter_of(const ModelOptions& options) {
   return *beside;
 }
 
+std::unique_ptr<models::CausalLm> shape_with_weights(const std::filesystem::path& folder) {
+  auto shape = models::load_shape(folder);
+  EK_CHECK(models::weight_file_bytes(folder) > 0, kCheckpoint, folder.string(),
+           " holds neither model.safetensors nor the files of model.safetensors.index.json");
+  return shape;
+}
+
 OpenedModel open_model(const ModelOptions& options) {
   const auto dtype = parse_enum<models::BaseDtype>("--dtype", options.dtype);
   const auto gate_norm = parse_enum<nn::GateNorm>("--gate-norm", options.gate_norm);

@@ -71,6 +71,10 @@ models::BaseStorage storage_on(const std::string& device, models::BaseDtype dtyp
 /// \throws kConfig when it is out of range
 void use_threads(int64_t threads);
 
+/// Loads the shape of the model in a folder and checks that its weights are there too. \throws kCheckpoint if they are
+/// not, and as models::load_shape()
+std::unique_ptr<models::CausalLm> shape_with_weights(const std::filesystem::path& folder);
+
 /// Sets the number of threads and loads model and adapter onto the device.
 /// \throws kConfig for a flag out of range; kCheckpoint for a folder that is not a valid model or adapter
 OpenedModel open_model(const ModelOptions& options);

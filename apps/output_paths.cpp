@@ -28,22 +28,12 @@ void check_writable(std::string_view flag, const fs::path& file, const fs::path&
 fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
 
 void check_place(std::string_view flag, const fs::path& file) {
-  check_path_text(file.string(), flag);
+  check_output_text(flag, file.string());
   const auto folder = folder_of(file);
   EK_CHECK(is_folder(folder), kIo, flag, " is ", file.string(), ", which cannot be written: ", folder.string(),
            " is not a folder");
   EK_CHECK(file.has_filename() && !is_folder(file), kIo, flag, " is ", file.string(),
            ", which cannot be written: it is a folder");
-}
-
-/// Follows links, including dangling ones.
-fs::path destination(fs::path file) {
-  constexpr int kMostLinks = 40;
-  std::error_code error;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(file, error); ++i)
-    file = folder_of(file) / fs::read_symlink(file, error);
-  const auto found = fs::weakly_canonical(fs::absolute(file, error), error);
-  return error ? fs::absolute(file) : found;
 }
 
 /// Returns what keeps a file or folder of this name in the folder: a run, a study, or nothing.
@@ -58,8 +48,14 @@ std::string_view keeper(const fs::path& folder, const std::string& name) {
 
 }  // namespace
 
+void check_output_text(std::string_view flag, std::string_view file) {
+  check_path_text(file, flag);
+  EK_CHECK(file != "-", kConfig, flag,
+           " is -, which is standard output elsewhere: name a file, ./- for one of that name");
+}
+
 void check_not_kept(std::string_view flag, const fs::path& output) {
-  auto path = without_trailing_slash(destination(output));
+  auto path = without_trailing_slash(link_target(output));
   for (auto folder = path.parent_path(); folder != path; path = folder, folder = path.parent_path()) {
     const auto whose = keeper(folder, path.filename().string());
     EK_CHECK(whose.empty(), kIo, flag, " is ", output.string(), ", which the ", whose, " in ", folder.string(),
@@ -104,7 +100,7 @@ void check_apart(std::string_view flag, const fs::path& file, std::span<const fs
 
 void check_two_files(std::string_view flag, const fs::path& file, std::string_view other_flag, const fs::path& other) {
   std::error_code missing;
-  EK_CHECK(destination(file) != destination(other) && !fs::equivalent(file, other, missing), kConfig, flag, " and ",
+  EK_CHECK(link_target(file) != link_target(other) && !fs::equivalent(file, other, missing), kConfig, flag, " and ",
            other_flag, " are both ", file.string(), ": they are two files");
 }
 

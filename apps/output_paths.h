@@ -9,6 +9,9 @@
 
 namespace evenkeel::apps {
 
+/// Checks the text of the path of an output file. \throws kConfig for "-" and as check_path_text()
+void check_output_text(std::string_view flag, std::string_view file);
+
 /// Checks that the place of a file or folder is none where a run (fed/store/run_files.h) or study keeps one, whether or
 /// not it is there. The other checks of single outputs include this one.
 /// \param flag  the flag that names it, for messages
@@ -18,7 +21,7 @@ void check_not_kept(std::string_view flag, const std::filesystem::path& output);
 /// Checks a file that a command will open and write to. It may exist, also as a device or a pipe.
 /// \param flag  the flag that names it, for messages
 /// \throws kIo when the file's folder does not exist, the file is a folder, cannot be written, or has the place of a
-/// file of a run (fed/store/run_files.h) or study; kConfig as check_path_text()
+/// file of a run (fed/store/run_files.h) or study; kConfig as check_output_text()
 void check_output_file(std::string_view flag, const std::filesystem::path& file);
 
 /// Checks a file that a command will write under a temporary name and then rename (base/plain/files.h). If it exists,

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/plain/data_path.h"
+#include "base/plain/error.h"
 
 namespace evenkeel::apps {
 namespace {
@@ -24,12 +25,18 @@ bool takes_path(const CLI::Option& option) {
   });
 }
 
+/// Returns the path of an option. An empty --out would stand for the default folder.
+std::string path_of(const std::string& given, const std::string& name) {
+  EK_CHECK(!given.empty() || name != "--out", kConfig, "--out is empty, allowed: the path of a folder");
+  return expand_home(given, name);
+}
+
 }  // namespace
 
 void expand_home_in_paths(CLI::App& program) {
   for (auto* option : program.get_options())
     if (takes_path(*option))
-      option->transform([name = option->get_name()](std::string path) { return expand_home(path, name); });
+      option->transform([name = option->get_name()](std::string path) { return path_of(path, name); });
   for (auto* command : program.get_subcommands([](const CLI::App*) { return true; })) expand_home_in_paths(*command);
 }
 

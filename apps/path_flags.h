@@ -7,7 +7,7 @@
 namespace evenkeel::apps {
 
 /// Makes every option of `program` and of its commands that takes a path replace "~" (base/plain/data_path.h). Call it
-/// after all options are added. Parsing then throws for "~user", naming the option.
+/// after all options are added. Parsing then throws for "~user" and for an empty --out, naming the option.
 void expand_home_in_paths(CLI::App& program);
 
 }  // namespace evenkeel::apps

@@ -7,7 +7,7 @@ import importlib
 import io
 import json
 import pathlib
-from typing import Any, BinaryIO, Dict, Iterator, Optional
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
 
 from ._json_rows import as_row, bad_rows, unique_names
 from ._tables import ROWS_AT_ONCE, Placed, rows_of, rows_of_batches
@@ -126,8 +126,16 @@ def _json_of(path: pathlib.Path) -> Any:
 
 
 def _parsed(text: bytes, place: str) -> Any:
+    def with_unique_keys(members: List[Tuple[str, Any]]) -> Dict[str, Any]:
+        value = dict(members)
+        if len(value) < len(members):
+            keys = [key for key, _ in members]
+            twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+            raise bad_rows(f"{place}: the key {json.dumps(twice)} stands twice in one object")
+        return value
+
     try:
-        return json.loads(text.decode("utf-8-sig"), parse_constant=_no_number)
+        return json.loads(text.decode("utf-8-sig"), parse_constant=_no_number, object_pairs_hook=with_unique_keys)
     except ValueError as error:  # of UTF-8 too
         raise bad_rows(f"{place}: not valid JSON: {error}") from None
 

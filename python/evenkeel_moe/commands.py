@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._paths import PathLike, local_path
 from ._process import Event, ended_as, events_of, lines_of, run_program
@@ -93,17 +94,37 @@ def generate(prompts: Union[str, Sequence[str]], *, run: Optional[PathLike] = No
     Raises EvenkeelError.
     """
     options = {**_source(run, model, adapter), "budget": budget, "max_new_tokens": max_new_tokens, **flags}
-    several = [prompts] if isinstance(prompts, str) else list(prompts)
+    several = [prompts] if isinstance(prompts, str) else _listed_in("prompts", prompts, "a text, or a list of texts")
+    for index, prompt in enumerate(several):
+        if not isinstance(prompt, str):
+            raise _wrong_type(f"prompts[{index}]", prompt, "a text")
     texts = [line["text"] for line in _answers("generate", [{"prompt": prompt} for prompt in several], options, True)]
     return texts[0] if isinstance(prompts, str) else texts
 
 
-def _line_of(text: Text) -> Dict[str, Any]:
+def _wrong_type(name: str, value: Any, allowed: str) -> TypeError:
+    return TypeError(f"{name} is of type {type(value).__name__}, allowed: {allowed}")
+
+
+def _listed_in(name: str, values: Any, allowed: str) -> List[Any]:
+    """The values of an argument that is a list. Raises TypeError."""
+    if isinstance(values, (bytes, Mapping)) or not isinstance(values, Iterable):
+        raise _wrong_type(name, values, allowed)
+    return list(values)
+
+
+def _line_of(index: int, text: Any) -> Dict[str, Any]:
+    """The line of texts[index]. Raises TypeError."""
     if isinstance(text, str):
         return {"text": text}
     if isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text):
         return {"prompt": text[0], "completion": text[1]}
-    return {"ids": [int(number) for number in text]}
+    allowed = "a text, a (prompt, completion) of texts, or a list of token ids"
+    name = f"texts[{index}]"
+    try:
+        return {"ids": [operator.index(number) for number in _listed_in(name, text, allowed)]}
+    except TypeError:
+        raise _wrong_type(name, text, allowed) from None
 
 
 def score(texts: Sequence[Text], *, run: Optional[PathLike] = None, model: Optional[PathLike] = None, adapter: Optional[PathLike] = None,
@@ -119,7 +140,8 @@ def score(texts: Sequence[Text], *, run: Optional[PathLike] = None, model: Optio
     if isinstance(texts, str):
         raise TypeError("texts is one text, allowed: a list of texts")
     options = {**_source(run, model, adapter), "budget": budget, **flags}
-    return _answers("score", [_line_of(text) for text in texts], options, strict)
+    lines = [_line_of(index, text) for index, text in enumerate(_listed_in("texts", texts, "a list of texts"))]
+    return _answers("score", lines, options, strict)
 
 
 def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None, adapter: Optional[PathLike] = None,

@@ -25,13 +25,15 @@ __all__ = ["Report", "Run"]
 class Report:
     """A page of charts. A notebook shows it; `html` is the page, which opens offline."""
 
-    def __init__(self, page: str, title: str) -> None:
+    def __init__(self, page: str, title: str, folders: Sequence[PathLike]) -> None:
         self.html = page
         self.title = title
+        self._folders = folders
 
     def save(self, path: PathLike) -> pathlib.Path:
-        """Writes the page and returns its path."""
+        """Writes the page and returns its path. Raises EvenkeelError where the program may not write, as over a run's own files."""
         file = local_path(path)
+        _write_page(self._folders, file)  # the program checks the path; the run may have gone on since this page was made
         file.write_text(self.html, encoding="utf-8")
         return file
 
@@ -43,13 +45,17 @@ class Report:
         return f"<report of {self.title}: {len(self.html)} characters of HTML>"
 
 
+def _write_page(folders: Sequence[PathLike], file: pathlib.Path) -> None:
+    text_of(["report", *(os.fspath(folder) for folder in folders), "--html", str(file), "--quiet"])
+
+
 def report_page(folders: Sequence[PathLike]) -> Report:
     """The page of `evenkeel report`. Raises EvenkeelError."""
     names = [os.fspath(folder) for folder in folders]
     with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
         page = pathlib.Path(folder) / "page.html"
-        text_of(["report", *names, "--html", str(page), "--quiet"])
-        return Report(page.read_text(encoding="utf-8"), ", ".join(names))
+        _write_page(names, page)
+        return Report(page.read_text(encoding="utf-8"), ", ".join(names), [local_path(name) for name in names])
 
 
 def _records(file: pathlib.Path) -> Records:

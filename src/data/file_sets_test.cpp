@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -84,6 +85,32 @@ TEST_F(FileSets, EverySetIsATask) {
   EXPECT_EQ(test_rows(find_task("files:y", from), from).rows.size(), 12u);
   EXPECT_EQ(training_rows("files", from).rows.size(), 27u + 12u);
   EXPECT_EQ(test_files(find_task("files:x", from), from), std::vector{path("a.jsonl")});
+}
+
+TEST_F(FileSets, AFileOfSeveralSetsIsReadOnce) {
+  std::filesystem::create_symlink("a.jsonl", path("link.jsonl"));
+  std::filesystem::copy_file(path("b.jsonl"), path("copy.jsonl"));
+  RowOptions from;
+  from.files.sets["x"].train = {path("a.jsonl"), path("b.jsonl")};
+  from.files.sets["y"].train = {path("link.jsonl"), path("copy.jsonl")};
+  for (auto& [name, set] : from.files.sets) set.held_out = 0.5;
+  const auto set = training_rows("files", from);
+  EXPECT_EQ(set.files, (std::vector{path("a.jsonl"), path("b.jsonl"), path("copy.jsonl")}));
+  EXPECT_NE(set.note.find("link.jsonl is in several sets: its rows train once"), std::string::npos) << set.note;
+  EXPECT_NE(set.note.find(concat("copy.jsonl is a copy of ", path("b.jsonl"))), std::string::npos) << set.note;
+  for (const auto& row : set.rows) EXPECT_NE(*row.place.file, path("link.jsonl"));
+  for (const auto& place : set.held_out) EXPECT_NE(*place.file, path("link.jsonl"));
+}
+
+TEST_F(FileSets, TestFilesNeedNoLabel) {
+  write_file_atomic(path("labelled.jsonl"), R"({"prompt": "a", "completion": "b", "site": "north"})");
+  auto from = one(
+      [&](FileSet& set) { set.train = {path("labelled.jsonl")}, set.test = {path("b.jsonl")}, set.label = "site"; });
+  EXPECT_EQ(training_rows("files", from).rows.at(0).label, "north");
+  EXPECT_EQ(test_rows(find_task("files", from), from).rows.size(), 12u);
+  from.files.train = {path("b.jsonl")};
+  EXPECT_NE(testing::refusal([&] { training_rows("files", from); }).find("b.jsonl:1: site is missing"),
+            std::string::npos);
 }
 
 TEST_F(FileSets, HeldOutRowsAreTestRowsOnly) {

@@ -1,5 +1,6 @@
 // Implements file_rows() of data/row_files.h.
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -54,7 +55,17 @@ class FileReader {
     EK_CHECK(is_utf8(text), kData, file_, ": is not UTF-8");
     const Json list = parse_json(text, file_);
     check_is_not_table(list, file_);
+    find_repeated_keys(text, list, "");
     add_list(list, [&] { return tokenizer::chat_json(text, file_); });
+  }
+
+  /// Notes the rows of a list in which a key stands twice. \param list  as of repeated_keys() \throws kData for such a
+  /// key outside of the rows
+  void find_repeated_keys(std::string_view text, const Json& whole, std::string_view list) {
+    for (const auto& repeated : repeated_keys(text, whole, list)) {
+      EK_CHECK(repeated.entry, kData, file_, ": ", repeated.text());
+      repeated_.try_emplace(*repeated.entry, repeated.text());
+    }
   }
 
   /// \param in_order  parses the list again with ordered keys; called at most once
@@ -62,6 +73,8 @@ class FileReader {
     std::optional<OrderedJson> ordered;
     for (size_t i = 0; i < list.size(); ++i)
       take([&] {
+        const auto repeated = repeated_.find(i);
+        EK_CHECK(repeated == repeated_.end(), kData, file_, ": row ", i, ": ", repeated->second);
         add(list[i], concat(file_, ": row ", i), [&] {
           if (!ordered) ordered = in_order();
           return ordered->at(i);
@@ -85,6 +98,7 @@ class FileReader {
     }
     check_is_not_table(whole, file_);
     if (whole.contains("data") && whole["data"].is_array()) {
+      find_repeated_keys(text, whole, "data");
       add_list(whole["data"], [&] { return tokenizer::chat_json(text, file_).at("data"); });
       return true;
     }
@@ -103,7 +117,8 @@ class FileReader {
              " bytes in one line, allowed: up to ", limits::kLine);
     EK_CHECK(is_utf8(text), kData, origin, ": is not UTF-8");
     check_line_ends(line, origin);
-    add(parse_json(text, origin), origin, [&] { return tokenizer::chat_json(text, origin); });
+    add(parse_json(text, origin, kData, {.unique_keys = true}), origin,
+        [&] { return tokenizer::chat_json(text, origin); });
   }
 
   /// \param in_order  parses the row again with its keys in the order of the file
@@ -148,6 +163,7 @@ class FileReader {
   std::shared_ptr<const std::string> name_;
   TaskRows& set_;
   std::optional<RowFormat> format_;
+  std::map<size_t, std::string> repeated_;  // what is wrong with rows of a list that have a key twice
   int64_t seen_ = 0, kept_ = 0;
   LeftOutRows left_out_;
 };

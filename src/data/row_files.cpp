@@ -48,6 +48,8 @@ std::vector<std::string> found_files(std::span<const std::string> patterns) {
     const bool as_it_is = !is_glob(pattern) || path_exists(pattern);
     EK_CHECK(!as_it_is || path_exists(pattern), kIo, pattern, " is not there");
     if (as_it_is && is_folder(pattern)) refuse_folder(pattern);
+    EK_CHECK(!as_it_is || is_file(pattern), kData, pattern,
+             " is a pipe or a device, allowed: files of rows, which are ", "read more than once");
     for (auto& file : as_it_is ? std::vector{pattern} : matches(pattern))
       if (known.add(file)) all.push_back(std::move(file));
   }

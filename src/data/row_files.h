@@ -72,9 +72,11 @@ struct FileRows {
   /// Row::is_required of all rows.
   bool strict = true;
   std::vector<std::string> ignore{};  ///< keys of rows that are not read, as if they were not there
-  std::string label{};                ///< Row::label of all rows, unless label_field is set
+  std::string label{};                ///< Row::label of all rows whose label_field is not read
   /// Key of a row that holds its label, a string or an integer. Empty: `label` is used.
   std::string label_field{};
+  /// False: the value of label_field is neither needed nor read. True: a row without it cannot be read.
+  bool labelled = true;
   /// True: each answer must be one of the row's options (Row::options). The options are the row's `options` or
   /// `choices`, its answer is `answer`, else the whole text that is learned.
   bool choices = false;
@@ -91,8 +93,8 @@ struct FileRows {
 
 /// Returns the files that the patterns match, in the order of the patterns. Each file is returned once, even if several
 /// paths or links name it.
-/// \throws kData for a glob that matches no file, or a folder; kIo for a path that does not exist or cannot be
-/// searched.
+/// \throws kData for a glob that matches no file, a folder, a pipe or a device; kIo for a path that does not exist or
+/// cannot be searched.
 std::vector<std::string> found_files(std::span<const std::string> patterns);
 
 /// Replaces each path of a folder by its files of rows: those in *.jsonl, then those in *.json, by name. Other paths

@@ -1,6 +1,7 @@
 #include "data/row_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "base/plain/json.h"
 #include "base/testing.h"
@@ -104,6 +105,34 @@ TEST_F(RowFiles, ErrorsNameFileAndLine) {
        {"rows.jsonl:2: 16777217 bytes in one"});
   says(refused("\n \n"), {"rows.jsonl holds no rows"});
   says(refused("[]"), {"holds no rows"});
+}
+
+TEST_F(RowFiles, ARowWithAKeyTwiceIsRefused) {
+  const std::string good = "{\"prompt\": \"q\", \"completion\": \"a\"}",
+                    twice = R"({"prompt": "a", "prompt": "b", "completion": "c"})";
+  constexpr std::string_view kSays = "the key \"prompt\" stands twice in one object";
+  says(refused(concat(good, '\n', twice)),
+       {concat("[data] ", (folder_.path() / "rows.jsonl").string(), ":2: ", kSays)});
+  says(refused(concat('[', good, ',', twice, ']')), {concat("rows.jsonl: row 1: ", kSays)});
+  says(refused(concat("{\"data\": [", good, ',', twice, "]}"), {}, "rows.json"), {concat("rows.json: row 1: ", kSays)});
+  says(refused(R"([{"messages": [{"role": "user", "content": "a", "content": "b"}]}])"),
+       {"row 0: the key \"content\" stands twice"});
+  says(refused(concat("{\"data\": [], \"data\": [", good, "]}"), {}, "rows.json"),
+       {"rows.json: the key \"data\" stands twice"});
+  for (const auto& text : {concat(good, '\n', twice), concat('[', good, ',', twice, ']')}) {
+    const auto set = read(text, {.strict = false});
+    EXPECT_EQ(set.rows.size(), 1u);
+    EXPECT_EQ(set.left_out, 1);
+    says(set.note, {"1 of 2 rows", std::string(kSays)});
+  }
+}
+
+TEST_F(RowFiles, APipeIsRefused) {
+  const auto pipe = (folder_.path() / "pipe.jsonl").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  says(testing::refusal([&] { found_files(std::vector{pipe}); }), {"[data]", "pipe.jsonl is a pipe or a device"});
+  says(testing::refusal([&] { found_files(std::vector<std::string>{"/dev/null"}); }),
+       {"/dev/null is a pipe or a device"});
 }
 
 TEST_F(RowFiles, RejectsConversationsWithoutTargets) {

@@ -288,7 +288,7 @@ int64_t begin_of_output(const Row& row) {
 }
 
 std::string label_in(const JsonView& json, const FileRows& what) {
-  if (what.label_field.empty()) return what.label;
+  if (what.label_field.empty() || !what.labelled) return what.label;
   const auto label = json.at(what.label_field);
   return label.json().is_string() ? label.string() : std::to_string(label.integer());
 }

@@ -31,7 +31,7 @@ enum class ServedBy {
   /// transformers: no phi (UB-SMoE), no rescaler (A3SMoE; docs/glossary.md), and gate weights as trained where a key of
   /// config.json asks for them (GateRule::key), else those of the family.
   kTransformers,
-  kNativeGates,  ///< as kTransformers, with gate weights as in GateRule::servers
+  kNativeGates,  ///< as kTransformers, with gate weights as in GateRule::servers, where these differ
 };
 constexpr auto names(ServedBy) {
   return std::array{config::EnumName<ServedBy>{"run", ServedBy::kRun},

@@ -378,6 +378,10 @@ SCORE_LINES = [
     ("a text that is too long", json.dumps({"ids": [4] * 1025}), ["1025", "1024"]),
     ("a text that is not UTF-8", b'{"text": "\xff"}', []),
     ("a NUL", b'{"ids": [1]}\0', []),
+    ("a text and ids", '{"text": "a", "ids": [1]}', ["several texts to score", "allowed are"]),
+    ("a text and a completion", '{"text": "a", "completion": "b"}', ["several texts to score"]),
+    ("ids and a prompt", '{"ids": [1], "prompt": "a", "completion": "b"}', ["several texts to score"]),
+    ("a prompt alone", '{"prompt": "a"}', ["allowed are"]),
 ]
 
 

@@ -66,7 +66,7 @@ BAD = {
         "--method": METHOD,
         "--changed-method": [(None, ["--changed-method", "--resume"])],
         "--set": [("seed", ["--set", "a.b=value"])],
-        "--out": [(LETTER, ["[io]", LETTER]), ("/proc/evenkeel", ["[io]", "/proc/evenkeel"])],
+        "--out": [(LETTER, ["[io]", LETTER]), ("/proc/evenkeel", ["[io]", "/proc/evenkeel"]), ("", ["--out is empty"])],
         "--resume": [],  # in a folder without a run, --resume starts one
         "--from-round": [("first", ["--from-round", "first"])],
         "--threads": THREADS + [("two", ["--threads", "two"]), ("4294967297", ["--threads", "4294967297"]), (BEYOND, ["--threads"])],
@@ -89,7 +89,7 @@ BAD = {
         "--budget": [("0", ["--budget", "is 0", "(0, 1]"]), ("0.5,1.5", ["--budget", "1.5", "(0, 1]"]),
                      ("-1", ["--budget", "-1", "(0, 1]"]), ("nan", ["--budget", "nan", "(0, 1]"]),
                      ("half", ["--budget", "half"]), ("0.01", ["--budget", "0.01", "0.125"]),
-                     ("1,1", ["--budget", "1 twice"]), ("0.5,1,0.50", ["--budget", "0.5 twice"])],
+                     ("1,1", ["--budget", "1 twice"]), ("0.5,1,0.50", ["--budget", "0.5 twice"]), ("0.5,,1", ["--budget holds \"\""]), ("1,", ["--budget holds \"\""])],
         "--limit": [("-1", ["--limit", "-1", "0 or more"]), ("ten", ["--limit", "ten"]), (BEYOND, ["--limit"])],
         "--seed": [("-1", ["--seed", "-1", "0 or more"]), ("0.5", ["--seed", "0.5"])],
         "--data": [(NOWHERE, ["--data", NOWHERE, "no evaluated task reads", "--tasks files"])],
@@ -107,7 +107,7 @@ BAD = {
         "--bert-encoder": [(NOWHERE, [NOWHERE])],
         "--bert-layer": [("2", ["--bert-layer", "--bert-encoder"]), ("first", ["--bert-layer", "first"])],
         "--bert-baseline": [(NOWHERE, ["--bert-baseline", "--bert-encoder"])],
-        "--predictions": [(f"{NOWHERE}/p.jsonl", [NOWHERE]), ("/", ["/"])],
+        "--predictions": [(f"{NOWHERE}/p.jsonl", [NOWHERE]), ("/", ["/"]), ("-", ["--predictions is -"])],
         "--journal": [(f"{NOWHERE}/j.jsonl", [NOWHERE]), ("/", ["/"])],
         "--strict": [("yes", ["yes"]), (None, ["--strict", "--tasks files"])],
         "--json": [("yes", ["yes"])],
@@ -164,7 +164,7 @@ BAD = {
         "--seed": [("3", ["--seed", "--temperature"]), ("one", ["--seed", "one"])],
         "--prompt": [],
         "--input": [(NOWHERE, [NOWHERE, "cannot be"]), ("/", ["/"])],
-        "--strict": [("yes", ["yes"])],
+        "--strict": [("yes", ["yes"]), (None, ["--strict", "--input"])],
         "--max-new-tokens": [("0", ["--max-new-tokens", "0"]), ("-1", ["--max-new-tokens", "-1"]),
                              (str(2**63 - 1), ["--max-new-tokens", str(2**63 - 1)])],
         "--beams": [("0", ["--beams", "0"]), ("-1", ["--beams", "-1"]), (str(10**12), ["--beams", str(10**12)])],
@@ -190,12 +190,12 @@ BAD = {
         "--ignore": [("id", ["--ignore", "--config or --data"])],
         "--cutoff": [("9", ["--cutoff", "--config or --data"]), ("many", ["--cutoff", "many"])],
         "--client": [("0", ["--client", "--config or --data"])],
-        "--rows": [("many", ["--rows", "many"])],
+        "--rows": [("many", ["--rows", "many"]), ("3", ["--rows", "--config or --data"])],
         "--json": [("yes", ["yes"])],
     },
     "pretrain": {
         "--set": [("seed", ["--set", "a.b=value"])],
-        "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])],
+        "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"]), ("", ["--out is empty"])],
         "--experts": [("both", ["--experts", "both", "original", "fused"])],
         "--device": DEVICES,
         "--resume": [],
@@ -208,7 +208,7 @@ BAD = {
         "--model": [(NOWHERE, ["--run", "--model"])],
         "--adapter": [(NOWHERE, ["--adapter", "--model"])],
         "--format": [("onnx", ["--format", "onnx", "peft", "peft-fused", "merged", "gguf"])],
-        "--out": [(LETTER, [])],
+        "--out": [(LETTER, []), ("", ["--out is empty"])],
         "--dtype": [("float32", ["--dtype", "--format merged"])],
         "--experts": [("fused", ["--experts", "--format merged"])],
         "--check": [("yes", ["yes"])],
@@ -223,14 +223,14 @@ BAD = {
         "--budget": [("half", ["--budget", "half"]), ("7", [])],
     },
     "init": {
-        "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"]), (MODEL, [MODEL, "not empty"])],
+        "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"]), (MODEL, [MODEL, "not empty"]), ("", ["--out is empty"])],
         "--seed": [("-1", ["--seed", "-1"]), ("one", ["--seed", "one"])],
         "--dtype": [("int8", ["--dtype", "int8", "float32"])],
         "--experts": [("both", ["--experts", "both", "original", "fused"])],
     },
     "list": {"--json": [("yes", ["yes"])], "--method": METHOD},
     "demo": {"--full": [("yes", ["yes"])], "--real": [("yes", ["yes"])], "--yes": [("yes", ["yes"])], "--model": [(NOWHERE, ["--model", "--real"])],
-             "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])]},
+             "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"]), ("", ["--out is empty"])]},
     "privacy": {
         "--delta": [("0", ["delta is 0", "allowed"]), ("1", ["delta is 1", "below 1"]), ("-1e-5", ["delta"]), ("nan", ["delta is nan"]),
                     ("small", ["--delta", "small"])],
@@ -256,7 +256,7 @@ BAD = {
     "study": {
         "--method": METHOD,
         "--set": [("seed", ["--set", "a.b=value"]), ("seed=3", ["--set sets seed=3", "[study] seeds"]), ("data.limits=3", ["limits"])],
-        "--out": [(LETTER, ["[io]", LETTER, "is a file"]), (MODEL, [MODEL, "not empty"]), ("a\nb", ["--out", "a\\nb"])],
+        "--out": [(LETTER, ["[io]", LETTER, "is a file"]), (MODEL, [MODEL, "not empty"]), ("a\nb", ["--out", "a\\nb"]), ("", ["--out is empty"])],
         "--jobs": [("0", ["--jobs", "is 0", "1 or more"]), ("1025", ["--jobs", "1025"]), ("two", ["--jobs", "two"])],
         "--shard": [("3/2", ["--shard", "3/2", "i/n"]), ("0/2", ["--shard", "0/2"]), ("2", ["--shard"]), ("1/2/3", ["--shard"]),
                     ("1/99999999", ["--shard"]), ("", ["--shard"])],
@@ -373,7 +373,23 @@ def test_a_command_without_a_required_argument_is_rejected(places, command, with
     (["score", "--run", "r", "--budget", "1.5", "--input", "-"], ["--budget", "1.5", "(0, 1]"]),
     (["generate", "--model", "m", "--prompt", "p", "--beams", "2", "--top-p", "0.5"], ["--beams", "--top-p"]),
     (["train", CONFIG, "--out", "a", "--out", "b"], ["--out"]),
+    (["export", "--run", "r", "--format", "merged", "--no-pad", "--out", "a"], ["--no-pad", "--format peft"]),
+    (["export", "--run", "r", "--format", "gguf", "--no-pad", "--check"], ["--no-pad", "--format peft"]),
+    (["tokenize", "--train", "300", "--model", "m", "--input", "-", "--cutoff", "9"], ["--cutoff", "--config or --data"]),
+    (["status", "r", "--insecure"], ["--insecure", "--server"]),
+    (["status", "r", "--ca", "ca.pem"], ["--ca", "--server"]),
+    (["serve", CONFIG, "--out", ""], ["--out is empty"]),
+    (["serve", CONFIG, "--open", "--insecure", "--patience", "0"], ["--patience is 0"]),
+    (["serve", CONFIG, "--open", "--insecure", "--patience", "-1"], ["--patience is -1"]),
+    (["serve", CONFIG, "--open", "--insecure", "--patience", "nan"], ["--patience is nan"]),
+    (["serve", CONFIG, "--open", "--insecure", "--patience", "inf"], ["--patience is inf"]),
+    (["keygen", "-"], ["FILE is -"]),
     (["init", ROOT / "configs/tiny/model.json", "--out", "a", "--seed", "1", "--seed", "2"], ["--seed"]),
 ], ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, list) else "")
 def test_a_meaningless_command_line_is_rejected(words, says):
     refused(*words, says=says)
+
+
+def test_ranks_are_planned_for_a_gpu_alone(places):
+    words = ["doctor", "--config", CONFIG, "--set", f"model.path={places[MODEL]}", "--set", "model.device=cpu", "--ranks"]
+    refused(*words, 3, says=["--ranks is 3", "model.device cpu", "the memory of a GPU"])

@@ -287,3 +287,9 @@ def test_a_refusal_is_recorded_on_both_sides(tiny_model, tmp_path):  # noqa: F81
     assert refused["name"] == "site-0" and "the server's run is not that of" in refused["outcome"]
     (own,) = of(lines(tmp_path / "site-0.pem.memory/audit.jsonl"), "refused")
     assert own["outcome"].startswith("asked: offer; refused: ") and "the server's run is not that of" in own["outcome"]
+
+
+@pytest.mark.parametrize("head", ["", "abc", "0" * 63, "0" * 65, "A" * 64, "SHA256:" + "0" * 57])
+def test_a_head_that_is_no_digest_is_rejected(head, tmp_path):
+    (tmp_path / "audit.jsonl").write_text("")
+    one_line(evenkeel("status", tmp_path, "--audit", "--head", head), "--head is ", "64 of the digits")

@@ -9,11 +9,12 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 
 import pytest
 
 from test_federation import Processes, free_port, node_arguments, same_scores, wait_for, wait_until
-from tiny import evenkeel, lines, one_line, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import PROGRAM, evenkeel, lines, one_line, succeed, tiny_model, without_seconds  # noqa: F401
 
 ADAPTER = "adapter/adapter_model.safetensors"
 ROWS = {"north": 9, "hill": 4}  # one row of each is held out
@@ -335,6 +336,13 @@ def test_a_second_process_with_a_key_is_refused_and_the_first_one_goes_on(site):
         site.until("another process has its key")
     assert wait_for(server, site.log) == 0, site.log.read_text()
     assert all("lost" not in line for line in lines(site.run / "rounds.jsonl"))
+
+
+def test_keygen_that_cannot_print_its_line_leaves_no_key(tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "keygen", tmp_path / "a.pem"], stdout=full, stderr=subprocess.PIPE, text=True)
+    one_line(done, "standard output: cannot be written")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_keygen_prints_what_the_server_wants_to_know(tmp_path):

@@ -116,6 +116,17 @@ def test_doctor_reports_what_fits(tiny_model):
     refused("doctor", "--model", "models/nowhere", says=["models/nowhere, which is no folder here", "hf download models/nowhere"])
 
 
+def test_a_forecast_does_not_ask_for_more_rows_than_there_are(tiny_model, tmp_path):
+    rows = "".join(f'{{"prompt": "Which is {i}?", "completion": "red"}}\n' for i in range(8))
+    (tmp_path / "train.jsonl").write_text(rows)
+    (tmp_path / "test.jsonl").write_text("".join(rows.splitlines(keepends=True)[:2]).replace("Which", "What"))
+    files = f'{{ train = ["{tmp_path}/train.jsonl"], test = ["{tmp_path}/test.jsonl"], score = "nll" }}'
+    for limit in (0, 1):
+        done = succeed("doctor", "--config", CONFIG, *settings(model__path=tiny_model, data__task="files", data__limit=0, data__files=files,
+                                                               evaluate__tasks='["files"]', evaluate__limit=limit))
+        assert "were asked for" not in done.stderr, done.stderr
+
+
 def test_every_format_is_exported_once(run, tiny_model, tmp_path):
     base = load_file(tiny_model / "model.safetensors")
     for name in ("peft", "peft-fused", "merged"):

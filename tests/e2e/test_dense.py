@@ -36,6 +36,12 @@ def test_homogeneous_methods_give_all_clients_the_same_rank(tmp_path):
     assert tensors["base_model.model.model.layers.0.mlp.down_proj.lora_A.weight"].shape == (40, 512)
 
 
+def test_a_merged_export_of_a_dense_model_has_no_gates_to_write(tmp_path):
+    train(tmp_path / "run", "fedit", train__rounds=1, method__gate_norm='"renorm_selected"')
+    succeed("export", "--run", tmp_path / "run", "--format", "merged", "--out", tmp_path / "merged")
+    assert "norm_topk_prob" not in json.loads((tmp_path / "merged/config.json").read_text())
+
+
 @pytest.mark.parametrize("method", ["ub-smoe", "a3smoe", "smoe-llb"])
 def test_methods_that_need_experts_reject_a_dense_model(method, tmp_path):
     done = evenkeel("train", CONFIG, "--out", tmp_path / "run", *settings(**DENSE | {"method__name": f'"{method}"'}))

@@ -49,6 +49,13 @@ def node(place, model, *more):
     (["--agreed", "{place}/empty"], ["empty"]),
     (["--device", "cuda:99"], ["--device"]),
     (["--budget", "many"], ["--budget"]),
+    (["--budget", "auto", "--round-seconds", "0"], ["--round-seconds is 0", "above 0"]),
+    (["--budget", "auto", "--round-seconds", "-5"], ["--round-seconds is -5"]),
+    (["--budget", "auto", "--round-seconds", "nan"], ["--round-seconds is nan"]),
+    (["--budget", "0.5", "--round-seconds", "5"], ["--round-seconds", "--budget auto"]),
+    (["--poll", "0"], ["--poll is 0", "0.01 to 3600"]),
+    (["--poll", "3601"], ["--poll is 3601"]),
+    (["--poll", "nan"], ["--poll is nan"]),
     (["--min-test-rows", "0"], ["--min-test-rows", "is 0", "1 or more"]),
     (["--min-test-rows", "few"], ["--min-test-rows"]),
     (["--min-train-rows", "0"], ["--min-train-rows", "is 0", "1 or more"]),
@@ -80,7 +87,7 @@ def test_an_invalid_agreed_config_is_rejected(place, tiny_model):  # noqa: F811
 
 def test_invalid_keys_and_certificates_are_rejected(place, tiny_model):  # noqa: F811
     words = ["node", "--superlink", NOBODY, "--model", tiny_model]
-    refused(*words, "--insecure", "--key", place / "missing.pem", says=["missing.pem"], untouched=place)
+    refused(*words, "--insecure", "--key", place / "missing.pem", says=["missing.pem", "No such file or directory"], untouched=place)
     (place / "rows.jsonl").chmod(0o600)
     refused(*words, "--insecure", "--key", place / "rows.jsonl", says=["rows.jsonl", "private key"], untouched=place)
     refused(*words, "--insecure", "--key", place / "empty", says=["empty"], untouched=place)

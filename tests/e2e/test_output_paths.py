@@ -122,6 +122,16 @@ def test_no_record_of_a_run_is_overwritten(what, small_run, place):
     refused("score", "--run", place / "run", "--input", place / "rows.jsonl", "--logits", file, says=["--logits", what], untouched=place)
 
 
+@pytest.mark.parametrize("flag", ["--html", "--predictions"])
+def test_an_output_that_is_a_link_is_written_to_where_it_leads(flag, small_run, place):
+    (place / "elsewhere").mkdir()
+    for target in (place / "elsewhere/new", place / "old.jsonl"):
+        link = place / f"link-{target.name}"
+        link.symlink_to(target)
+        succeed(*(["report", small_run] if flag == "--html" else ["evaluate", "--run", small_run]), flag, link)
+        assert link.is_symlink() and target.stat().st_size > 100
+
+
 RUN_FILES = re.findall(r'"([^"]+)"', (ROOT / "src/fed/store/run_files.h").read_text().split("kRunFiles =")[1].split(");")[0])
 RUN_FOLDERS = ["items", "best", "checkpoint", "adapter", "tensorboard", "federation"]
 

@@ -279,6 +279,16 @@ def test_a_damaged_checkpoint_is_rejected_and_not_changed(config, tmp_path):
     assert done.returncode == 1 and "checkpoint.json" in done.stderr, done.stderr
 
 
+def test_a_new_run_into_an_interrupted_one_is_told_how_to_resume_it(config, tmp_path):
+    file, out = config(400), tmp_path / "out"
+    interrupted(file, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    done = pretrain(file, "--out", out)
+    assert done.returncode == 1 and f"{out} holds a run already: choose another --out, or resume it with: " in done.stderr, done.stderr
+    assert f"pretrain {file} --out {out} --resume" in done.stderr
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
 @pytest.mark.parametrize("changed", ["text.txt", "config.json"])
 def test_a_run_does_not_go_on_with_another_text_or_model(changed, config, tmp_path):
     file, out, text = config(400), tmp_path / "out", tmp_path / "text.txt"

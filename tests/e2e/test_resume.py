@@ -100,6 +100,21 @@ def test_ctrl_c_saves_and_prints_the_command_to_resume(undisturbed, tiny_model, 
     expect_same_run(out, undisturbed[0])
 
 
+@pytest.mark.parametrize("ignored", [False, True], ids=["watched", "ignored"])
+def test_a_lost_terminal_saves_the_run_unless_it_is_ignored(tiny_model, tmp_path, ignored):
+    out = tmp_path / "run"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)  # a process that is started inherits it
+    try:
+        process = start(*arguments(tiny_model, out, resume=False))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
+    process.send_signal(signal.SIGHUP)
+    said = process.communicate(timeout=600)[1]
+    assert process.returncode == (0 if ignored else 130), said
+    assert (f"--out {out} --resume" in said) != ignored
+
+
 def test_the_command_to_resume_repeats_how_its_process_computed(tiny_model, tmp_path):
     out = tmp_path / "run"
     process = start(*arguments(tiny_model, out, resume=False))
@@ -246,6 +261,14 @@ def test_a_damaged_checkpoint_is_reported_in_one_line(undisturbed, tiny_model, t
     state = out / "checkpoint/round-1/state.safetensors"
     state.write_bytes(state.read_bytes()[:-10])
     one_line(evenkeel("train", CONFIG, "--out", out, "--resume"), "state.safetensors")
+
+
+def test_a_missing_partition_is_reported_with_what_to_do(tiny_model, tmp_path):
+    out = tmp_path / "run"
+    succeed(*arguments(tiny_model, out, resume=False), *settings(train__rounds=1))
+    (out / "partition.json").unlink()
+    one_line(evenkeel("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=2"), "partition.json is missing: put it back",
+             "the rows that it began with")
 
 
 def test_a_run_without_an_update_of_a_site_is_resumed_evaluated_and_exported(model, tmp_path):

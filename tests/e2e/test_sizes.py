@@ -194,6 +194,21 @@ def test_a_killed_init_does_not_block_the_next(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"model.json", "model", "again"}
 
 
+def test_init_keeps_a_part_folder_that_it_did_not_make(tmp_path):
+    (tmp_path / "model.part").mkdir()
+    (tmp_path / "model.part/thesis").write_text("mine")
+    refused("init", MODEL_CONFIG, "--out", tmp_path / "model", says=[tmp_path / "model.part", "not empty"], untouched=tmp_path)
+
+
+def test_init_writes_where_a_link_leads(tmp_path):
+    (tmp_path / "disk").mkdir()
+    for name in ("disk", "missing"):
+        (tmp_path / f"to-{name}").symlink_to(name)
+        succeed("init", MODEL_CONFIG, "--out", tmp_path / f"to-{name}")
+        assert (tmp_path / f"to-{name}").is_symlink() and (tmp_path / name / "model.safetensors").is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"disk", "missing", "to-disk", "to-missing"}
+
+
 def test_init_checks_the_free_disk_space_first(tmp_path):
     config = json.loads(MODEL_CONFIG.read_text()) | {"vocab_size": 2**28, "hidden_size": 2**16}
     (tmp_path / "model.json").write_text(json.dumps(config))

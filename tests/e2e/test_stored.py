@@ -313,6 +313,7 @@ def test_a_killed_export_can_be_repeated(finished, tmp_path, form, name):
             shutil.rmtree(tmp_path / "out")
     (tmp_path / "out.part").mkdir(exist_ok=True)
     (tmp_path / "out.part/half").write_text("")
+    (tmp_path / "out.part.lock").write_text("")
     (tmp_path / "out.part.lock.part-17-0").write_text("")
     (tmp_path / "my.out.part").mkdir()
     succeed(*words, tmp_path / "out")

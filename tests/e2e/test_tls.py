@@ -146,6 +146,21 @@ def test_a_file_without_a_certificate_is_no_authority(text, tmp_path, tiny_model
         one_line(evenkeel(*words, timeout=600), "[config]", file, "--ca", "holds no certificate in PEM")
 
 
+def test_files_of_tls_that_cannot_be_read_are_named_with_the_reason(tmp_path, tiny_model):  # noqa: F811
+    certificate, key = Authority(tmp_path).server("localhost", ["DNS:localhost"])
+    missing, locked, traditional = (tmp_path / name for name in ("missing.pem", "locked.key", "traditional.key"))
+    for flags, file in ((["pkey"], locked), (["ec"], traditional)):  # PKCS#8, and a PEM with its own header
+        subprocess.run(["openssl", *flags, "-in", key, "-aes128", "-passout", "pass:secret", "-out", file], check=True, capture_output=True)
+    for files, says in (((missing, key), [missing, "No such file or directory"]), ((certificate, missing), [missing, "No such file or directory"]),
+                        ((key, key), [key, "no certificate in PEM"]), ((certificate, locked), [locked, "a passphrase"]),
+                        ((certificate, traditional), [traditional, "a passphrase"]),
+                        ((certificate, certificate), ["no private key in PEM that belongs to"])):
+        done = started("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "fedit"), "--out", tmp_path / "run", "--listen", "127.0.0.1:0", "--open",
+                       "--certificate", files[0], "--key", files[1], start_new_session=True)  # without a terminal
+        one_line(done, *says)
+        assert "Enter" not in done.stderr and not (tmp_path / "run").exists()
+
+
 def test_a_node_refuses_a_server_of_another_name_and_the_server_warns_of_an_expired_certificate(tmp_path, tiny_model):  # noqa: F811
     authority, (key,), log, said = Authority(tmp_path), keygen(tmp_path, 1), tmp_path / "serve.log", tmp_path / "node.log"
     for dates, reason in (((-1, 2), "is not for this address"), ((-9, -1), "has expired")):

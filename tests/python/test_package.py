@@ -85,6 +85,17 @@ def test_a_report_is_displayed_in_a_notebook(run_and_calls, tmp_path):
     assert len(two.html) > len(report.html)
 
 
+def test_a_report_is_not_saved_over_a_file_of_a_run(run_and_calls, tmp_path):
+    run = run_and_calls[0]
+    before = (run.path / "config.toml").read_bytes()
+    (tmp_path / "link").symlink_to(run.path / "config.toml")
+    for file in (run.path / "config.toml", tmp_path / "link", run.path / "best.json"):
+        with pytest.raises(ek.EvenkeelError, match="reads or keeps"):
+            run.report().save(file)
+    assert (run.path / "config.toml").read_bytes() == before and not (run.path / "best.json").exists()
+    assert run.report().save(run.path / "report.html").exists() and run.config["train"]["rounds"] == 2
+
+
 def test_resume_with_more_rounds_equals_a_longer_run(run_and_calls, tiny_model, tmp_path):
     run = train(tiny_model, tmp_path / "run", {"train__rounds": 1})
     assert len(run.rounds_list()) == 1
@@ -198,6 +209,21 @@ def test_texts_that_cannot_be_scored_raise_an_error(tiny_model):
         ek.score("a text", model=tiny_model)
     with pytest.raises(ek.EvenkeelError, match="nowhere"):
         ek.score([], model="nowhere", strict=False)
+
+
+def test_texts_of_other_types_are_refused_by_the_name_of_the_argument():
+    kinds = r"allowed: a text, a \(prompt, completion\) of texts, or a list of token ids$"
+    for row, name in (({"text": "b"}, "dict"), (5, "int"), (None, "NoneType"), ([1.5], "list"), (("a", 1), "tuple")):
+        with pytest.raises(TypeError, match=rf"^texts\[1\] is of type {name}, {kinds}"):
+            ek.score(["a", row], model="builtin:tiny-olmoe")
+    for texts in (5, {"text": "a"}):
+        with pytest.raises(TypeError, match="^texts is of type (int|dict), allowed: a list of texts$"):
+            ek.score(texts, model="builtin:tiny-olmoe")
+    for prompts in (5, None, {"prompt": "a"}):
+        with pytest.raises(TypeError, match="^prompts is of type .*, allowed: a text, or a list of texts$"):
+            ek.generate(prompts, model="builtin:tiny-olmoe")
+    with pytest.raises(TypeError, match=r"^prompts\[1\] is of type int, allowed: a text$"):
+        ek.generate(["a", 5], model="builtin:tiny-olmoe")
 
 
 def test_evaluate_gives_the_scores_of_the_command(run_and_calls):

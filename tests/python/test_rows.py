@@ -199,6 +199,8 @@ def test_tables_that_are_no_rows_are_refused_by_name(source, columns, says, tmp_
 @pytest.mark.parametrize("text, name, says", [
     ("a,b\n1,2\n1,2,3\n", "rows.csv", ":3: the row has 3 cells, the header 2"), ("a,a\n1,2\n", "rows.csv", "two columns a"),
     ('a,b\n"1,2\n', "rows.csv", "unexpected end of data"), ("a,b\n", "rows.csv", "has no rows"), (b"a,b\n\xe9,2\n", "rows.csv", "is not UTF-8"),
+    ('{"a": 1}\n{"a": {"b": 1, "c": 2, "b": 3}}\n', "rows.jsonl", ':2: the key "b" stands twice in one object'),
+    ('[{"a": 1, "a": 2}]', "rows.json", 'rows.json: the key "a" stands twice in one object'),
     ('{"a": NaN}\n', "rows.jsonl", ":1: not valid JSON: NaN is no JSON"), ('{"a": 1}\n{"a"\n', "rows.jsonl", ":2: not valid JSON"),
     ("[1, 2]", "rows.json", "row 0 is of type int"), ("{'a': 1}", "rows.txt", "no rows that can be read"), ("plain words\n", "rows.txt", "no rows that can be read"),
     ("", "rows.csv", "no rows"), ("PK\x03\x04", "rows.xlsx", "no rows that can be read"),

@@ -29,6 +29,22 @@ void check_no_mount_point(const fs::path& folder) {
 /// Names the lock of a ".part" folder. The lock lies next to the folder, because the folder is renamed.
 fs::path lock_of(const fs::path& part) { return part.string() + ".lock"; }
 
+/// Resolves an output folder that is a link, because a rename would replace the link itself.
+fs::path final_place(const fs::path& folder) {
+  const auto place = without_trailing_slash(folder);
+  std::error_code error;
+  return fs::is_symlink(place, error) ? link_target(place) : place;
+}
+
+/// Empties the ".part" folder. \param was_locked  whether its lock lay beside it, as a killed process leaves it
+void empty_part(const fs::path& part, bool was_locked) {
+  const auto entries = entries_of(part);
+  EK_CHECK(was_locked || entries.empty(), kIo, part.string(), ": is not empty, and no ",
+           lock_of(part).filename().string(),
+           " beside it shows that a killed process left it: move it away, or choose another --out");
+  for (const auto& entry : entries) remove_path(entry);
+}
+
 /// Removes the files of processes that were killed while they locked. A process that tries to lock now is refused with
 /// or without its file, because the caller holds the lock.
 void remove_unfinished_locks(const fs::path& lock) {
@@ -39,16 +55,16 @@ void remove_unfinished_locks(const fs::path& lock) {
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(const fs::path& folder)
-    : folder_(without_trailing_slash(folder)), part_(folder_.string() + ".part") {
+AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(final_place(folder)), part_(folder_.string() + ".part") {
   check_new_folder(folder_);
   make_folders(folder_.parent_path());
   check_writable_folder(folder_.parent_path());
   check_no_mount_point(folder_);
+  const bool was_locked = path_exists(lock_of(part_));
   FileLock lock(lock_of(part_), part_.string());
   make_folders(part_);
   remove_unfinished_locks(lock_of(part_));
-  for (const auto& entry : entries_of(part_)) remove_path(entry);
+  empty_part(part_, was_locked);
   lock_ = std::move(lock);
 }
 

@@ -10,12 +10,13 @@ namespace evenkeel {
 
 /// Writes an output folder that appears whole or not at all. The caller writes files into path(), a folder named
 /// "<folder>.part", which the file "<folder>.part.lock" locks. commit() renames that folder. Without commit() the
-/// destructor removes it. The constructor empties a "<folder>.part" that a killed process left.
+/// destructor removes it. The constructor empties a "<folder>.part" that a killed process left, which its lock shows. A
+/// `folder` that is a link stands for its target.
 /// Example:  AtomicFolder out("models/new");  write_file_atomic(out.path() / "config.json", text);  out.commit();
 class AtomicFolder {
  public:
   /// Creates and locks the ".part" folder. \throws kIo when `folder` exists with content, cannot be created, is a mount
-  /// point, or another process is writing it.
+  /// point, or another process is writing it, and when a ".part" folder has content but no lock.
   explicit AtomicFolder(const fs::path& folder);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;

@@ -259,7 +259,8 @@ TEST_F(Files, AtomicFolderAppearsCompleteOrNotAtAll) {
   const auto target = folder_ / "models" / "new";
   { AtomicFolder abandoned(target / ""); }
   EXPECT_TRUE(fs::is_empty(folder_ / "models"));
-  fs::create_directories(folder_ / "models" / "new.part" / "left");       // left by a killed process
+  fs::create_directories(folder_ / "models" / "new.part" / "left");  // left by a killed process
+  write_file_atomic(folder_ / "models" / "new.part.lock", "");
   write_file_atomic(folder_ / "models" / "new.part.lock.part-17-0", "");  // by one that was locking
   fs::create_directory(target);
   AtomicFolder out(target);
@@ -269,6 +270,35 @@ TEST_F(Files, AtomicFolderAppearsCompleteOrNotAtAll) {
   out.commit();
   EXPECT_EQ(read_file(target / "a"), "content");
   EXPECT_EQ(entries_of(folder_ / "models"), std::vector{target});
+}
+
+TEST_F(Files, AtomicFolderKeepsAPartFolderThatNobodyLocked) {
+  fs::create_directory(folder_ / "new.part");
+  write_file_atomic(folder_ / "new.part" / "thesis", "mine");
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the first leaves no lock with which the second would empty it
+    const auto message = testing::refusal([&] { AtomicFolder out(folder_ / "new"); });
+    EXPECT_NE(message.find(concat("[io] ", (folder_ / "new.part").string(), ": is not empty")), std::string::npos)
+        << message;
+    EXPECT_EQ(read_file(folder_ / "new.part" / "thesis"), "mine");
+    EXPECT_EQ(entries_of(folder_), std::vector{folder_ / "new.part"});
+  }
+}
+
+TEST_F(Files, AtomicFolderFollowsALink) {
+  fs::create_directories(folder_ / "disk" / "empty");
+  fs::create_directory(folder_ / "links");
+  for (const auto* name : {"empty", "missing"}) {  // a link may lead to a folder that is not there yet
+    const auto link = folder_ / "links" / name, target = folder_ / "disk" / name;
+    fs::create_symlink(fs::path("../disk") / name, link);
+    AtomicFolder out(link / "");
+    EXPECT_EQ(out.path().parent_path(), fs::canonical(folder_ / "disk"));
+    write_file_atomic(out.path() / "a", "content");
+    out.commit();
+    EXPECT_TRUE(fs::is_symlink(link)) << name;
+    EXPECT_EQ(read_file(target / "a"), "content") << name;
+    EXPECT_NE(testing::refusal([&] { AtomicFolder again(link); }).find("is not empty"), std::string::npos) << name;
+  }
+  EXPECT_EQ(entries_of(folder_ / "links").size(), 2u);
 }
 
 TEST_F(Files, AtomicFolderHasOneWriterAndReplacesNothing) {

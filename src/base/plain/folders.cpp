@@ -29,6 +29,15 @@ fs::path without_trailing_slash(const fs::path& path) {
 
 fs::path parent_of(const fs::path& path) { return without_trailing_slash(path).parent_path(); }
 
+fs::path link_target(fs::path path) {
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(path, error); ++i)
+    path = path.parent_path() / fs::read_symlink(path, error);
+  const auto found = fs::weakly_canonical(fs::absolute(path, error), error);
+  return error ? fs::absolute(path) : found;
+}
+
 void flush_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", os_error_text(errno));

@@ -17,6 +17,10 @@ fs::path without_trailing_slash(const fs::path& path);
 /// working folder. Links are not followed.
 fs::path parent_of(const fs::path& path);
 
+/// Returns the absolute path that a link leads to, which may be missing; of another path, its absolute form. Links in
+/// the parents are followed too.
+fs::path link_target(fs::path path);
+
 /// Flushes the entries of `folder` to disk, so that files that were created, renamed or removed there stay so after a
 /// power failure. Does nothing on file systems that cannot flush a folder. \throws kIo when the folder cannot be opened
 /// or flushed.

@@ -34,6 +34,17 @@ TEST_F(Folders, TheParentIsOfTheFolderThatIsNamed) {
   EXPECT_EQ(parent_of("/"), "/");
 }
 
+TEST_F(Folders, ALinkIsFollowedToItsEnd) {
+  const auto here = fs::canonical(folder_);
+  make_folders(here / "there");
+  fs::create_symlink("there/missing", here / "first");
+  fs::create_symlink("first", here / "second");
+  fs::create_symlink("there", here / "third");
+  EXPECT_EQ(link_target(here / "second"), here / "there/missing");
+  EXPECT_EQ(link_target(here / "third/x"), here / "there/x");
+  EXPECT_EQ(link_target(here / "new"), here / "new");
+}
+
 TEST_F(Folders, RecognisesTemporariesOfKilledWrites) {
   EXPECT_TRUE(is_temporary_of("a/state.bin.part-17-0", "state.bin"));
   for (const auto* other : {"state.bin", "state.bin.part-17", "state.bin.part-x-0", "state.bin.part-1-0.txt",

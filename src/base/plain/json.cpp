@@ -1,6 +1,8 @@
 #include "base/plain/json.h"
 
+#include <algorithm>
 #include <array>
+#include <tuple>
 #include <unordered_set>
 
 #include "base/plain/files.h"
@@ -25,12 +27,16 @@ class Measure {
         open(i);
       else if (c == ']' || c == '}')
         depth_ -= depth_ > 0 ? 1 : 0;
-      else if (c == ',' || c == ':')
+      else if (c == ',' || c == ':') {
+        keys_ += c == ':' ? 1 : 0;
         count(i);
-      else
+      } else
         require(c != '\0', "not valid JSON at byte ", i + 1, " of ", text_.size(), ": a NUL byte");
     }
   }
+
+  /// Returns the number of keys of a valid JSON text. Call it after check().
+  size_t keys() const { return keys_; }
 
  private:
   template <typename... Parts>
@@ -60,30 +66,78 @@ class Measure {
   std::string_view text_, origin_;
   ErrorKind kind_;
   const JsonLimits& limits_;
-  size_t depth_ = 0, values_ = 0;
+  size_t depth_ = 0, values_ = 0, keys_ = 0;
 };
 
-/// Rejects objects that contain a key twice, during parsing.
-class UniqueKeys {
+/// Finds keys that stand twice in one object, during parsing.
+class KeyRepeats {
  public:
-  UniqueKeys(std::string_view origin, ErrorKind kind) : origin_(origin), kind_(kind) {}
+  /// \param list  as of repeated_keys()
+  explicit KeyRepeats(std::string_view list) : list_(list) {}
 
   template <typename J>
-  bool operator()(int /*depth*/, Json::parse_event_t event, const J& value) {
-    if (event == Json::parse_event_t::object_start)
-      open_.emplace_back();
-    else if (event == Json::parse_event_t::object_end)
-      open_.pop_back();
-    else if (event == Json::parse_event_t::key && !open_.back().insert(value.template get<std::string>()).second)
-      throw Error(kind_, concat(origin_, ": the key ", shown(Json(value)), " stands twice in one object"));
-    return true;
+  void see(Json::parse_event_t event, const J& value) {
+    using Event = Json::parse_event_t;
+    const bool begins = event == Event::object_start || event == Event::array_start;
+    if ((begins || event == Event::value) && !open_.empty()) ++open_.back().entries;
+    if (begins) open_.push_back({.is_list = event == Event::array_start});
+    if (event == Event::object_end || event == Event::array_end) open_.pop_back();
+    if (event == Event::key) see_key(value.template get<std::string>());
   }
 
+  std::vector<RepeatedKey> found{};
+
  private:
-  std::string_view origin_;
-  ErrorKind kind_;
-  std::vector<std::unordered_set<std::string>> open_;
+  /// A list or an object that has begun and not ended.
+  struct Open {
+    bool is_list = false;
+    size_t entries = 0;  // those that have begun
+    std::string key{};   // the last one of an object
+    std::unordered_set<std::string> keys{};
+  };
+
+  void see_key(std::string key) {
+    auto& object = open_.back();
+    object.key = key;
+    if (!object.keys.insert(key).second) found.push_back({std::move(key), entry()});
+  }
+
+  std::optional<size_t> entry() const {
+    const size_t level = list_.empty() ? 0 : 1;
+    if (open_.size() < level + 2 || !open_[level].is_list || open_.front().key != list_) return std::nullopt;
+    return open_[level].entries - 1;
+  }
+
+  std::string_view list_;
+  std::vector<Open> open_;
 };
+
+/// Returns the number of keys of all objects in a value.
+template <typename J>
+size_t keys_in(const J& value) {
+  size_t keys = value.is_object() ? value.size() : 0;
+  if (value.is_structured())
+    for (const auto& part : value) keys += keys_in(part);
+  return keys;
+}
+
+/// Parses a valid text again, to find its repeated keys.
+std::vector<RepeatedKey> find_repeated_keys(std::string_view text, std::string_view list) {
+  KeyRepeats repeats(list);
+  const auto see = [&](int /*depth*/, Json::parse_event_t event, const Json& value) {
+    repeats.see(event, value);
+    return true;
+  };
+  std::ignore = Json::parse(text.begin(), text.end(), see);
+  return std::move(repeats.found);
+}
+
+/// Returns what is wrong where a JSON text breaks off, if it is a number that only other programs write.
+std::string_view no_number(std::string_view text, size_t byte) {
+  const auto rest = text.substr(std::min(text.size(), byte - std::min<size_t>(byte, 1)));
+  if (rest.starts_with("NaN")) return ": NaN is no JSON, allowed: null, or no such key";
+  return rest.starts_with("Infinity") ? ": Infinity is no JSON, allowed: null, or no such key" : "";
+}
 
 /// Writes a value until the text is long enough. Levels below the third are omitted.
 class ShownJson {
@@ -137,12 +191,18 @@ std::string limits_text(int64_t least, int64_t most) {
 
 template <typename J>
 J parse_json(std::string_view text, std::string_view origin, ErrorKind kind, const JsonLimits& limits) {
-  Measure(text, origin, kind, limits).check();
+  Measure measure(text, origin, kind, limits);
+  measure.check();
   try {
-    if (limits.unique_keys) return J::parse(text.begin(), text.end(), UniqueKeys(origin, kind));
-    return J::parse(text.begin(), text.end());
+    auto value = J::parse(text.begin(), text.end());
+    if (limits.unique_keys && keys_in(value) != measure.keys()) {
+      const auto repeated = find_repeated_keys(text, "");
+      throw Error(kind, concat(origin, ": ", repeated.at(0).text()));
+    }
+    return value;
   } catch (const Json::parse_error& error) {
-    throw Error(kind, concat(origin, ": not valid JSON at byte ", error.byte, " of ", text.size()));
+    throw Error(kind, concat(origin, ": not valid JSON at byte ", error.byte, " of ", text.size(),
+                             no_number(text, error.byte)));
   } catch (const Json::out_of_range&) {
     throw Error(kind, concat(origin, ": not valid JSON: a number too large for 64 bits of floating point"));
   }
@@ -150,6 +210,15 @@ J parse_json(std::string_view text, std::string_view origin, ErrorKind kind, con
 
 template Json parse_json(std::string_view, std::string_view, ErrorKind, const JsonLimits&);
 template OrderedJson parse_json(std::string_view, std::string_view, ErrorKind, const JsonLimits&);
+
+std::string RepeatedKey::text() const { return concat("the key ", shown(Json(key)), " stands twice in one object"); }
+
+std::vector<RepeatedKey> repeated_keys(std::string_view text, const Json& value, std::string_view list) {
+  const JsonLimits limits;
+  Measure measure(text, "", kData, limits);
+  measure.check();
+  return keys_in(value) == measure.keys() ? std::vector<RepeatedKey>() : find_repeated_keys(text, list);
+}
 
 template <typename J>
 J load_json(const std::filesystem::path& file, ErrorKind kind, const JsonLimits& limits) {

@@ -37,6 +37,20 @@ struct JsonLimits {
 template <typename J = Json>
 J parse_json(std::string_view text, std::string_view origin, ErrorKind kind = kData, const JsonLimits& limits = {});
 
+/// A key that stands twice in one object.
+struct RepeatedKey {
+  std::string key;
+  /// Index of the entry of a list that holds the object, see repeated_keys(); none: no entry holds it.
+  std::optional<size_t> entry{};
+  /// Returns "the key "prompt" stands twice in one object".
+  std::string text() const;
+};
+/// Returns the keys of `text` that stand twice in one object, in the order of the text. Cost: one pass over text and
+/// value if there are none, otherwise a second parse.
+/// \param value  what parse_json() returned for `text`
+/// \param list  key of the outermost object whose list RepeatedKey::entry counts in; empty: the text is the list
+std::vector<RepeatedKey> repeated_keys(std::string_view text, const Json& value, std::string_view list = "");
+
 /// Reads and parses a file. \throws kIo when it cannot be read, otherwise as parse_json().
 template <typename J = Json>
 J load_json(const std::filesystem::path& file, ErrorKind kind = kData, const JsonLimits& limits = {});

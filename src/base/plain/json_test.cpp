@@ -39,6 +39,14 @@ TEST(ParseJson, ErrorsNameThePositionInTheText) {
   EXPECT_NE(refusal("").find("not valid JSON at byte 1 of 0"), std::string::npos);
 }
 
+TEST(ParseJson, NumbersThatOnlyOtherProgramsWriteAreNamed) {
+  EXPECT_EQ(refusal("{\"a\": NaN}"),
+            "[checkpoint] x.json: not valid JSON at byte 7 of 10: NaN is no JSON, allowed: null, or no such key");
+  for (const std::string_view bad : {"[Infinity]", "[1, -Infinity]"})
+    EXPECT_NE(refusal(bad).find(": Infinity is no JSON"), std::string::npos) << refusal(bad);
+  EXPECT_EQ(refusal("[Nan]"), "[checkpoint] x.json: not valid JSON at byte 2 of 5");
+}
+
 TEST(ParseJson, LimitsDepthLengthAndNumberOfValues) {
   const std::string deep = repeated("[", 129) + repeated("]", 129);
   EXPECT_NE(refusal(deep).find("more than 128 deep at byte 129 of 258, allowed: up to 128"), std::string::npos);
@@ -65,6 +73,20 @@ TEST(ParseJson, RejectsDuplicateKeysIfRequested) {
             "[checkpoint] x.json: the key \"b\" stands twice in one object");
   EXPECT_EQ(parse_json(R"({"a": {"a": [{"a": 1}, {"a": 2}]}, "b": {"a": 3}})", "x", kData, unique).size(), 2u);
   EXPECT_EQ(parse_json(R"({"a": 1, "a": 2})", "x")["a"], 2);
+}
+
+TEST(ParseJson, RepeatedKeysAreFoundByTheirEntry) {
+  const auto found = [](std::string_view text, std::string_view list = "") {
+    std::string all;
+    for (const auto& [key, entry] : repeated_keys(text, parse_json(text, "x"), list))
+      all += concat(key, entry ? concat(" in ", *entry) : "", "|");
+    return all;
+  };
+  EXPECT_EQ(found(R"([{"a:": 1, "b": ":"}, {"a": 1}, [{"a": 2}]])"), "");
+  EXPECT_EQ(found(R"([{"a": 1}, 3, {"b": 1, "b": {"c": 1, "c": 2}}, [], {"m": [{"d": 1, "d": 1}]}])"),
+            "b in 2|c in 2|d in 4|");
+  EXPECT_EQ(found(R"({"a": 1, "a": 2})"), "a|");
+  EXPECT_EQ(found(R"({"i": [{"a": 1, "a": 1}], "data": [{}, {"b": 1, "b": 1}], "i": 3})", "data"), "a|b in 1|i|");
 }
 
 TEST(ParseJson, OrderedJsonKeepsTheOrderOfKeys) {

@@ -1,5 +1,6 @@
-/// \file  Handles Ctrl-C (SIGINT) and SIGTERM. The first signal sets a flag, and the work stops at the next point at
-/// which its state can be saved. The second signal ends the process at once with exit code 130.
+/// \file  Handles Ctrl-C (SIGINT), SIGTERM, and SIGHUP (a lost terminal), which stays ignored where it is (nohup). The
+/// first signal sets a flag, and the work stops at the next point at which its state can be saved. The second signal
+/// ends the process at once with exit code 130.
 #pragma once
 
 #include <functional>

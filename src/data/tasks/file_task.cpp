@@ -2,6 +2,7 @@
 // training files together.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/plain/error.h"
 #include "base/random/random.h"
@@ -35,8 +36,11 @@ FileSet set_of(const TaskInfo& task, const RowOptions& from) {
   return found->second;
 }
 
-/// \param tests  whether rows of these files are test rows
-TaskRows rows_of(std::span<const std::string> patterns, const std::string& name, const FileSet& set, bool tests,
+/// What rows of files are for.
+enum class RowUse { kTraining, kBoth, kTesting };
+
+/// Reads files of a set. Only training rows are grouped by their label.
+TaskRows rows_of(std::span<const std::string> patterns, const std::string& name, const FileSet& set, RowUse use,
                  const RowOptions& from) {
   return file_rows({.patterns = {patterns.begin(), patterns.end()},
                     .format = set.format,
@@ -44,11 +48,12 @@ TaskRows rows_of(std::span<const std::string> patterns, const std::string& name,
                     .ignore = set.ignore,
                     .label = name,
                     .label_field = set.label,
+                    .labelled = use != RowUse::kTesting,
                     .choices = set.score == Scoring::kChoice,
                     .options = set.options,
                     .conversations = from.form == PromptTemplate::kChat,
                     .texts = from.form == PromptTemplate::kPlain,
-                    .compared = tests && set.score != Scoring::kNll});
+                    .compared = use != RowUse::kTraining && set.score != Scoring::kNll});
 }
 
 /// Groups rows that ask the same question, in file order.
@@ -81,7 +86,8 @@ std::vector<bool> held_out_of(std::span<const Row> rows, const FileSet& set) {
 
 /// Returns the held-out rows of a set, or all its other rows.
 TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, const RowOptions& from) {
-  auto all = rows_of(set.train, name, set, set.test.empty() && set.held_out > 0, from);
+  const bool both = set.test.empty() && set.held_out > 0;
+  auto all = rows_of(set.train, name, set, both ? RowUse::kBoth : RowUse::kTraining, from);
   if (!set.test.empty() || set.held_out == 0) return all;
   const auto held = held_out_of(all.rows, set);
   for (size_t i = 0; !held_out && i < held.size(); ++i)
@@ -125,8 +131,34 @@ TaskRows training_side(const std::string& name, const FileSet& set, const RowOpt
 
 TaskRows test_side(const std::string& name, const FileSet& set, const RowOptions& from) {
   return set.test.empty() ? side_of(name, set, /*held_out=*/true, from)
-                          : rows_of(set.test, name, set, /*tests=*/true, from);
+                          : rows_of(set.test, name, set, RowUse::kTesting, from);
 }
+
+/// Training rows of several sets. A file that several sets name is read once, with the first of them.
+class RowsOfSets {
+ public:
+  void add(TaskRows rows) {
+    auto earlier = known_;
+    std::set<std::string> again;
+    for (const auto& file : rows.files)
+      if (!known_.add(file))
+        again.insert(file);
+      else if (const auto same = earlier.with_content_of(file))
+        append({.rows = {}, .note = concat(file, " is a copy of ", *same, ": its rows count twice")}, all);
+    for (const auto& file : again)
+      append({.rows = {}, .note = concat(file, " is in several sets: its rows train once, with the first of them")},
+             all);
+    std::erase_if(rows.rows, [&](const Row& row) { return again.contains(*row.place.file); });
+    std::erase_if(rows.held_out, [&](const RowPlace& place) { return again.contains(*place.file); });
+    std::erase_if(rows.files, [&](const std::string& file) { return again.contains(file); });
+    append(std::move(rows), all);
+  }
+
+  TaskRows all{};
+
+ private:
+  KnownFiles known_;
+};
 
 /// Concatenates the rows of all clients. Errors name the client.
 template <typename Side>
@@ -145,11 +177,11 @@ TaskRows of_clients(const RowOptions& from, const Side& side) {
 TaskRows file_training_rows(const RowOptions& from) {
   if (!from.files.clients.empty())
     return of_clients(from, [&](const FileSet& set) { return training_side("files", set, from); });
-  TaskRows all;
+  RowsOfSets sets;
   for (const auto& [name, set] : from.files.by_task())
-    if (!set.train.empty()) append(training_side(name, set, from), all);
-  EK_CHECK(!all.rows.empty(), kConfig, "data.files names no files to train on: say data.files.train");
-  return all;
+    if (!set.train.empty()) sets.add(training_side(name, set, from));
+  EK_CHECK(!sets.all.rows.empty(), kConfig, "data.files names no files to train on: say data.files.train");
+  return std::move(sets.all);
 }
 
 TaskRows file_test_rows(const TaskInfo& task, const RowOptions& from) {

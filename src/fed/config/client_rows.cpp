@@ -6,6 +6,7 @@
 #include "base/plain/log.h"
 #include "base/system/error_context.h"
 #include "base/system/machine.h"
+#include "data/file_identity.h"
 #include "data/left_out_rows.h"
 
 namespace evenkeel::fed {
@@ -188,6 +189,21 @@ Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokeniz
   return shards;
 }
 
+/// Checks that no file of training rows is there twice, because the epsilon of a row covers its use in one place.
+void check_rows_train_once(const Shards& shards) {
+  data::KnownFiles known;
+  const auto check = [&](const std::vector<std::string>& files) {
+    for (const auto& file : files) {
+      const auto same = known.with_content_of(file);
+      EK_CHECK(!same, kConfig, file, same == file ? " is there twice" : concat(" is a copy of ", same.value_or("")),
+               ": its rows would train twice, allowed where privacy.unit is \"example\": every file once");
+      known.add(file);
+    }
+  };
+  if (shards.files_of.empty()) check(shards.files);
+  for (const auto& files : shards.files_of) check(files);
+}
+
 }  // namespace
 
 ExperimentConfig without_rows(ExperimentConfig config) {
@@ -199,6 +215,16 @@ ExperimentConfig without_rows(ExperimentConfig config) {
   return config;
 }
 
+void check_rows_of_nodes(const ExperimentConfig& config) {
+  if (config.clients.own_rows()) return;
+  for (const auto& name : config.data.task) {
+    const auto& family = data::find_task_family(name);
+    EK_CHECK(family.generates || family.in_folder, kConfig, "data.task is \"", name,
+             "\", whose rows are files that the config names, and a node reads none but its own: write a ",
+             "[[clients.client]] with `data` for every client");
+  }
+}
+
 data::TaskRows training_set(const RunConfig& config, int64_t client) {
   const int64_t limit = config->data.limit;
   if (config->clients.own_rows()) return data::training_rows("files", config.own_rows(client, limit));
@@ -208,7 +234,10 @@ data::TaskRows training_set(const RunConfig& config, int64_t client) {
 Shards make_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer, const models::ModelSpec& model) {
   check_positions(config, model);
   check_generated_rows(config->data);
-  return config->clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);
+  auto shards =
+      config->clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);
+  if (config->privacy.unit == PrivacyUnit::kExample) check_rows_train_once(shards);
+  return shards;
 }
 
 }  // namespace evenkeel::fed

@@ -41,6 +41,10 @@ ExperimentConfig without_rows(ExperimentConfig config);
 /// Shards::indices are indices into the result. \param client  in [0, clients.count) \throws as make_shards()
 data::TaskRows training_set(const RunConfig& config, int64_t client);
 
+/// Checks that nodes can have the rows of a run: those that it divides are generated, or in folders of the nodes.
+/// \throws kConfig for files that the config names, which no node reads
+void check_rows_of_nodes(const ExperimentConfig& config);
+
 /// Reads and tokenizes the training rows and divides them among the clients.
 /// \throws kConfig, kData for files that are missing or rows that cannot be read or divided. Errors in a client's own
 /// rows name the client, the file and the line

@@ -153,6 +153,7 @@ void DataSection::resolve(const config::Table& table) const {
   data::TokenizeOptions::resolve(table);
   table.check_integer("limit", limit, 0, limits::kRows);
   for (const auto& name : task) check_family(name, table);
+  check_each_once<std::string>(table, "task", task);
   if (!date.empty()) {
     jinja::Date::read(jinja::Date::settled(date), table.full_key("date"));
     table.check(form == data::PromptTemplate::kChat, "date", "given", "with template = \"chat\" only");

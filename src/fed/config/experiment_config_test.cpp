@@ -334,6 +334,7 @@ TEST(ExperimentConfig, TaskIsWrittenAsAListForSeveralFamiliesAndAsANameForOne) {
   EXPECT_EQ(settled->evaluate.tasks.size(), 6u);
   expect_complaint("[data]\ntask = ['files', 'bultin']\n[data.files]\ntrain = ['a']\n", {"data.task", "bultin"});
   expect_complaint("[data]\ntask = []\n", {"data.task", "empty"});
+  expect_complaint("[data]\ntask = ['builtin', 'builtin']\n", {"data.task", "builtin twice", "every value once"});
   expect_complaint("[data]\ntask = 3\n", {"data.task", "is 3", "a string or a list of strings"});
 }
 

@@ -21,6 +21,14 @@ void Spread::resolve(const config::Table& table) const {
   table.check_above_zero("low", low);
   table.check_above_zero("high", high);
   table.check(high >= low, "high", high, concat("low = ", low, " or more"));
+  const Spread defaults;  // are accepted, because settled configs contain them
+  const auto check_used = [&](std::string_view key, double Spread::*value, SpreadKind kind) {
+    table.check(distribution == kind || this->*value == defaults.*value, key, this->*value,
+                concat("with distribution = \"", config::name_of(kind), "\" only"));
+  };
+  check_used("sigma", &Spread::sigma, SpreadKind::kLogNormal);
+  check_used("low", &Spread::low, SpreadKind::kUniform);
+  check_used("high", &Spread::high, SpreadKind::kUniform);
 }
 
 double Spread::draw(RandomStream stream) const {

@@ -11,10 +11,11 @@ std::vector<scoring::ServedBy> UnexportableRouting::served_differently() const {
 
 UnexportableRouting unexportable_routing(const nn::RouterOptions& router, const models::GateRule& family) {
   const bool sum_to_one = nn::renormalises(router.gate_norm, family.renormalise);
+  const bool in_transformers = family.key.empty() ? family.renormalise : sum_to_one;
   return {.modulation = !router.modulation.empty(),
           .rescaler = router.output_scale.defined(),
-          .fixed_gates = family.key.empty() && sum_to_one != family.renormalise,
-          .gates = sum_to_one != family.servers.value_or(sum_to_one)};
+          .fixed_gates = sum_to_one != in_transformers,
+          .gates = family.servers.value_or(in_transformers) != in_transformers};
 }
 
 nn::GateNorm served_gates(nn::GateNorm trained, scoring::ServedBy by, const models::GateRule& family) {

@@ -14,7 +14,7 @@ struct UnexportableRouting {
   bool modulation = false;   ///< phi is added to the router's scores
   bool rescaler = false;     ///< a rescaler multiplies the output of the experts
   bool fixed_gates = false;  ///< the family fixes other gate weights: no key of config.json asks for the run's
-  bool gates = false;        ///< inference servers compute other gate weights for this model family
+  bool gates = false;        ///< inference servers compute other gate weights than transformers
 
   /// Returns the kinds of serving whose scores differ from the run's, in the order of the enum.
   std::vector<scoring::ServedBy> served_differently() const;

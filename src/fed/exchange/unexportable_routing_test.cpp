@@ -84,8 +84,8 @@ TEST(ServedGates, TransformersIsScoredWhereNoKeyAsksForTheGatesOfTheRun) {
   const models::GateRule never{}, always{.renormalise = true, .servers = true}, by_key{.key = "norm_topk_prob"};
   EXPECT_EQ(unexportable_routing(renormalised, never).served_differently(), Ways{ServedBy::kTransformers});
   EXPECT_EQ(unexportable_routing(softmax, never).served_differently(), Ways{});
-  EXPECT_EQ(unexportable_routing(softmax, always).served_differently(),
-            (Ways{ServedBy::kTransformers, ServedBy::kNativeGates}));
+  EXPECT_EQ(unexportable_routing(softmax, always).served_differently(), Ways{ServedBy::kTransformers})
+      << "servers compute the same gates";
   EXPECT_EQ(unexportable_routing(renormalised, always).served_differently(), Ways{});
   EXPECT_EQ(unexportable_routing(renormalised, by_key).served_differently(), Ways{});
   EXPECT_EQ(served_gates(renormalised.gate_norm, ServedBy::kTransformers, never), nn::GateNorm::kCheckpoint);

@@ -57,6 +57,7 @@ int64_t factor_bytes(const Server& server, int64_t rank) {
 
 FederationPlan plan_federation(const RunConfig& config) {
   check_nodes(config->secure_aggregation);
+  check_rows_of_nodes(*config);
   auto e = make_experiment(config, Purpose::kServe);
   e.server.clients_with_test_rows = std::set<int64_t>{};
   FederationPlan plan;

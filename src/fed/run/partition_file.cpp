@@ -63,6 +63,9 @@ void write_partition(const fs::path& folder, const Shards& shards) {
 
 void check_partition(const fs::path& folder, const Shards& shards) {
   const auto file = folder / kPartition;
+  EK_CHECK(
+      path_exists(file), kCheckpoint, file.string(),
+      " is missing: put it back; by it a resumed run makes sure that every client has the rows that it began with");
   EK_CHECK(partition_now(folder, read_sealed(file)) == Json(partition_json(shards)), kCheckpoint, file.string(),
            ": config and data deal out other rows than the run was made with");
 }

@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kProcessSeconds = 1;     // to start a process with LibTorch, and to end it
 constexpr double kMeasuredSeconds = 0.5;  // of training per K
-constexpr int64_t kMeasuredRows = 4;      // of each task, scored at every point
+constexpr int64_t kMeasuredRows = 4;      // at most, of each task, scored at every point
 constexpr int64_t kCountedRounds = 1000;  // whose participants are drawn; more rounds are as these
 
 double tokens_of(const Experiment& e, const methods::ClientProfile& client) {
@@ -65,8 +65,30 @@ int64_t upload_bytes(const Experiment& e) {
   return sum_of_largest(std::move(all), drawn);
 }
 
+/// Returns the limit with which a few rows of each task are scored, of each client's where they have their own: the
+/// fewest that one of them has, so that none gets a warning about a limit that nobody set.
+int64_t measured_rows(const RunConfig& config) {
+  int64_t fewest = kMeasuredRows;
+  const auto count = [&](const data::TaskInfo& task, const data::RowOptions& options) {
+    fewest = std::min(fewest, std::ssize(data::test_rows(task, options).rows));
+  };
+  const auto options = config.rows_to_score(std::nullopt, config->evaluate.limit);
+  for (const auto& name : config.tasks_here()) {
+    const auto task = data::find_task(name, options);
+    if (task.family != "files" || options.files.clients.empty()) count(task, options);
+    if (task.family != "files") continue;
+    auto own = options;
+    for (const auto& client : options.files.clients) {
+      own.files.clients = {client};
+      if (client.tests()) count(task, own);
+    }
+  }
+  return std::max<int64_t>(1, fewest);
+}
+
 double seconds_per_row(Experiment& e, const methods::ServerState& state) {
-  e.use(e.server.config.with([](ExperimentConfig& values) { values.evaluate.limit = kMeasuredRows; }));
+  const int64_t rows_of_each = measured_rows(e.server.config);
+  e.use(e.server.config.with([&](ExperimentConfig& values) { values.evaluate.limit = rows_of_each; }));
   const auto begin = std::chrono::steady_clock::now();
   double rows = 0;
   for (const auto& score : evaluate_state(e.server, e.fabric, state)) rows += static_cast<double>(score.rows);

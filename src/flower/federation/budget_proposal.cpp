@@ -19,6 +19,21 @@ int64_t round_tokens(const train::LocalTraining& training, const std::vector<dat
 
 }  // namespace
 
+TopKProposal proposed_top_k(std::span<const int64_t> top_ks, std::span<const double> speeds, int64_t tokens,
+                            double seconds) {
+  TopKProposal best{.top_k = top_ks.front()};
+  for (size_t i = 0; i < top_ks.size(); ++i)
+    if (static_cast<double>(tokens) <= speeds[i] * seconds) best = {.top_k = top_ks[i], .in_time = true};
+  return best;
+}
+
+std::string proposal_text(const TopKProposal& proposal, int64_t tokens, double seconds, double budget) {
+  const auto round = concat("a round of ", tokens, " tokens in ", seconds, " s at ");
+  const auto end = concat("K = ", proposal.top_k, ": budget ", budget);
+  if (proposal.in_time) return concat("this machine is done with ", round, end);
+  return concat("this machine is not done with ", round, "any K; proposed is the smallest, ", end);
+}
+
 void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
   constexpr double kMeasure_s = 2;  // of training, per K
   auto& server = e.server;
@@ -29,12 +44,9 @@ void propose_budget(fed::Experiment& e, int64_t client, double seconds) {
   const auto top_ks = fed::measured_top_ks(e);
   const auto profile = fed::measured_profile(e, top_ks, kMeasure_s);
   const auto tokens = round_tokens(server.config->train, e.fabric.shards.examples.at(static_cast<size_t>(client)));
-  int64_t best = top_ks.front();
-  for (size_t i = 0; i < top_ks.size(); ++i)
-    if (static_cast<double>(tokens) <= profile.tokens_per_second[i] * seconds) best = std::max(best, top_ks[i]);
-  const double budget = static_cast<double>(best) / static_cast<double>(server.model.top_k);
-  log::info("[node] this machine is done with a round of ", tokens, " tokens in ", seconds, " s at K = ", best,
-            ": budget ", budget);
+  const auto best = proposed_top_k(top_ks, profile.tokens_per_second, tokens, seconds);
+  const double budget = static_cast<double>(best.top_k) / static_cast<double>(server.model.top_k);
+  log::info("[node] ", proposal_text(best, tokens, seconds, budget));
   std::vector<size_t> examples;
   for (const auto& shard : e.fabric.shards.examples) examples.push_back(shard.size());
   e.use(with_budgets(server.config, {{client, budget}}));

@@ -63,7 +63,9 @@ struct NodeClientOptions {
   MaskingOptions masking{};
   ClientBudgetOptions client_budget{};
   OwnerLimits limits{};  ///< what the client gives at most
-  /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
+  /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing. It is not
+  /// called for an offer that repeats an accepted one with the same summary: the server sends the offer when the node
+  /// joins, and again when the run begins.
   std::function<void(const std::string& summary)> on_agreement{};
   fed::OnProgress on_progress{};  ///< may throw Interrupted
 };

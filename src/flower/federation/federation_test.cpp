@@ -2,11 +2,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
 #include "base/format/safetensors.h"
 #include "fed/config/client_rows.h"
+#include "fed/store/audit.h"
 #include "flower/federation/agreement.h"
 #include "flower/federation/federation_testing.h"
 #include "flower/federation/rows_error.h"
@@ -213,6 +215,30 @@ TEST_F(Federation, AnotherContentOfANodeThatReturnsIsRefusedOrRecordedAsTheConfi
   ASSERT_EQ(changes.size(), 1u);
   EXPECT_EQ(changes[0].what, "rows");
   EXPECT_EQ(changes[0].was.size(), 64u);
+}
+
+/// Returns the clients of the events about the final adapter in a server's audit log.
+std::vector<int64_t> handed_out(const fs::path& run) {
+  std::vector<int64_t> clients;
+  fed::read_audit(run / "federation" / fed::kAuditFile, [&](const fed::AuditLine& line) {
+    if (line.event.kind != fed::AuditKind::kAdapter) return;
+    EXPECT_EQ(line.event.outcome, "the node has the final adapter");
+    clients.push_back(line.event.client.value_or(-1));
+  });
+  std::sort(clients.begin(), clients.end());
+  return clients;
+}
+
+TEST_F(Federation, ANodeThatHasTheFinalAdapterByTheAuditLogIsNotSentItAgain) {
+  const auto out = folder_.path() / "run";
+  served(request("fedit", out, {"train.rounds=1"}));
+  EXPECT_EQ(handed_out(out), (std::vector<int64_t>{0, 1, 2}));
+  resume_ = true;
+  over_ = false;
+  served(request("fedit", out, {"train.rounds=1"}));
+  EXPECT_EQ(handed_out(out), (std::vector<int64_t>{0, 1, 2}));
+  served(request("fedit", out, {"train.rounds=2"}));
+  EXPECT_EQ(handed_out(out), (std::vector<int64_t>{0, 0, 1, 1, 2, 2})) << "another adapter";
 }
 
 TEST_F(Federation, WhoCannotStoreTheFinalAdapterEndsWithAnError) {

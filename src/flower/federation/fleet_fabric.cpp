@@ -9,6 +9,7 @@
 #include "base/plain/text.h"
 #include "fed/exchange/merged_score.h"
 #include "flower/federation/arrivals.h"
+#include "flower/federation/kept_payloads.h"
 #include "flower/federation/sessions.h"
 
 namespace evenkeel::flower {
@@ -55,10 +56,14 @@ bool FleetFabric::is_left_out(int64_t client) const {
   return profile && fleet_.rounds.value_or(0) > profile(client).end_round;
 }
 
-void FleetFabric::hand_out(const lora::EncodedPayload& adapter) {
+void FleetFabric::hand_out(const lora::EncodedPayload& adapter, const std::map<int64_t, fed::AuditEvent>& recorded) {
+  const auto has_it = [&, digest = payload_digest(adapter.bytes)](const Member& member) {
+    const auto event = recorded.find(member.client);
+    return event != recorded.end() && event->second.key == member.key && event->second.digest == digest;
+  };
   std::set<int64_t> without;
   for (const auto& [client, member] : fleet_.roster.members())
-    if (!is_left_out(client)) without.insert(client);
+    if (!is_left_out(client) && !has_it(member)) without.insert(client);
   fed::Exchange nothing;
   nothing.on_lost = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);

@@ -428,12 +428,14 @@ Envelope NodeClient::join_run(const Envelope& envelope, Joined joined, AgreedRun
       is_masked ? std::make_shared<NodeMasks>(options_, offer, experiment.server.config, noise) : nullptr;
   experiment.fabric.context.masks = masks;
   experiment.fabric.context.noise = noise;
-  if (options_.on_agreement)
-    options_.on_agreement(joined.summary(self, options_.limits) + privacy + (masks ? masks->summary() : "") +
-                          (noise ? noise->summary() : ""));
+  const auto summary = joined.summary(self, options_.limits) + privacy + (masks ? masks->summary() : "") +
+                       (noise ? noise->summary() : "");
+  auto agreed_summary = concat(offer.run, ": ", summary);
+  if (options_.on_agreement && agreed_summary != agreed_summary_) options_.on_agreement(summary);
   terms.budget = self.budget;
   terms.examples = static_cast<int64_t>(self.examples);
   agreed.agree(std::move(terms), offer, !options_.agreed.empty());
+  agreed_summary_ = std::move(agreed_summary);
   const Acceptance acceptance{.client = self.id,
                               .budget = self.budget,
                               .examples = static_cast<int64_t>(self.examples),

@@ -69,6 +69,7 @@ class NodeClient {
   NodeRecord record_;
   KeptPayloads kept_;
   std::shared_ptr<Agreement> agreement_;
+  std::string agreed_summary_;  // name of the run that was accepted last, and its summary for the owner
   /// What became of the last training, and the run it was of, until settle_memory().
   std::optional<std::pair<std::string, WorkOutcome>> told_;
   bool is_of_round_ = false;  // the last answer ends a round's training

@@ -6,6 +6,7 @@
 #include "base/system/interrupt.h"
 #include "fed/config/config_paths.h"
 #include "flower/federation/node_testing.h"
+#include "flower/federation/offered_config.h"
 #include "flower/node/node_options.h"
 
 namespace evenkeel::flower {
@@ -82,6 +83,18 @@ TEST_F(NodeGives, WritesIntoNoFolderThatAServerNames) {
   }
   EXPECT_GE(accepted, 2);  // model.base_cache and output.dir, which have no effect
   EXPECT_FALSE(entries_of(options_.folder / "base").empty());
+}
+
+TEST_F(NodeGives, ReadsNoFileThatAServerNames) {
+  const Offer offer{.run = run_,
+                    .client = 1,
+                    .config = concat("[data]\ntask = \"files\"\nfiles = { train = [\"", path("train.jsonl"),
+                                     "\"] }\n[clients]\ncount = 2\nbudgets = [0.5, 0.5]\n"),
+                    .base = {},
+                    .sites = {}};
+  const auto said = testing::refusal([&] { node_config(offer, options_); });
+  EXPECT_NE(said.find("a node reads none but its own: write a [[clients.client]] with `data`"), std::string::npos)
+      << said;
 }
 
 TEST_F(NodeInRun, NoticesABitThatFlipsInWhatItAgreedTo) {

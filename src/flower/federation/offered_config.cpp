@@ -7,6 +7,7 @@
 #include "base/plain/files.h"
 #include "base/plain/text.h"
 #include "data/row_files.h"
+#include "fed/config/client_rows.h"
 #include "fed/config/config_paths.h"
 #include "fed/store/changed_keys.h"
 #include "fed/store/run_request.h"
@@ -18,13 +19,10 @@ namespace {
 /// Checks the task families of the server's config. It may not name files of this machine, so the rows that the run
 /// divides are generated, or are in a folder that the node's own options name.
 void check_dealt_rows(const fed::ExperimentConfig& config, const NodeClientOptions& options) {
-  for (const auto& name : config.data.task) {
-    const auto& family = data::find_task_family(name);
-    EK_CHECK(family.generates || family.in_folder, kConfig, "the run's rows are files that its config names (", name,
-             "), and a node reads none but its own: every [[clients.client]] has to bring `data`");
-    EK_CHECK(family.generates || !options.data.empty(), kConfig, "the run deals out rows of ", name,
-             ": --data, the folder they are in, is missing");
-  }
+  fed::check_rows_of_nodes(config);
+  for (const auto& name : config.data.task)
+    EK_CHECK(data::find_task_family(name).generates || !options.data.empty(), kConfig, "the run deals out rows of ",
+             name, ": --data, the folder they are in, is missing");
 }
 
 /// Replaces the server's rows in the config by the node's own rows, or by the node's folder of the divided rows.

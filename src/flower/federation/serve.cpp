@@ -37,6 +37,15 @@ fed::RunConfig with_accepted_budgets(const fed::RunConfig& config, const Roster&
   return with_budgets(config, changed);
 }
 
+/// Returns the last event of kind kAdapter of each client, by client.
+std::map<int64_t, fed::AuditEvent> recorded_adapters(const fs::path& audit) {
+  std::map<int64_t, fed::AuditEvent> last;
+  fed::read_audit(audit, [&](const fed::AuditLine& line) {
+    if (line.event.kind == fed::AuditKind::kAdapter && line.event.client) last[*line.event.client] = line.event;
+  });
+  return last;
+}
+
 /// A run with its folder, its server and its evaluator.
 struct Served {
   fed::Experiment experiment;
@@ -178,13 +187,14 @@ class Serving {
     });
   }
 
-  /// Sends the final adapter to all nodes.
+  /// Sends the final adapter to all nodes that do not have it by the audit log.
   void hand_out(const Served& run) {
     const auto& server = run.experiment.server;
     const auto last = run.folder.checkpoint().read();
     const auto state = last.commit.round > 0 ? last.snapshot.state : fed::initial_state(server, fabric_);
     fabric_.hand_out(
-        lora::encode({.adapters = methods::whole_adapter(state)}, lora::TransportDtype::kFloat32, server.sites));
+        lora::encode({.adapters = methods::whole_adapter(state)}, lora::TransportDtype::kFloat32, server.sites),
+        recorded_adapters(run.folder.path() / kFolder / fed::kAuditFile));
   }
 
   /// Returns the terms of the run. With simulated time the deadline is applied by the round, not by the fleet.

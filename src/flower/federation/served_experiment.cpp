@@ -60,6 +60,7 @@ fed::Experiment served_experiment(const fed::RunConfig& config, bool evaluate) {
            "node switches it on (node --privacy-epsilon)");
   require_real_privacy(config->privacy);
   fed::check_nodes(config->secure_aggregation);
+  fed::check_rows_of_nodes(*config);
   EK_CHECK(!config->secure_aggregation.hides_uploads() || config->clients.profiles.numbers().empty(), kConfig,
            "secure_aggregation.mode is \"masks\", which does not go with machines of simulated time (client_profiles) "
            "where the clients are nodes");

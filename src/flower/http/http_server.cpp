@@ -1,5 +1,6 @@
 #include "flower/http/http_server.h"
 
+#include <fcntl.h>
 #include <httplib.h>
 #include <openssl/err.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "base/plain/address.h"
+#include "base/plain/descriptor.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
@@ -120,18 +122,40 @@ class Threads {
   bool done_ = false;
 };
 
+/// Gives OpenSSL no passphrase, so that it does not ask at the terminal. \param asked  a bool to set, or null
+int refuse_passphrase(char*, int, int, void* asked) {
+  if (asked != nullptr) *static_cast<bool*>(asked) = true;
+  return -1;
+}
+
+/// Sets the key of the context's certificate. REQUIRES refuse_passphrase() as the context's callback. \throws kIo with
+/// the system's reason if the file cannot be opened; kConfig if it has no key, one with a passphrase or another's
+void use_private_key(SSL_CTX* context, const TlsFiles& files) {
+  bool is_protected = false;
+  SSL_CTX_set_default_passwd_cb_userdata(context, &is_protected);
+  const auto key = files.key.string();
+  const bool read = SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) == 1;
+  SSL_CTX_set_default_passwd_cb_userdata(context, nullptr);
+  const bool fits = read && SSL_CTX_check_private_key(context) == 1;
+  ERR_clear_error();
+  if (!read) open_file(files.key, O_RDONLY | O_NONBLOCK);  // throws the system's reason, if there is one
+  EK_CHECK(!is_protected, kConfig, key,
+           " is a private key with a passphrase, allowed: one without, as `openssl pkey -in ", key, "` prints it");
+  EK_CHECK(fits, kConfig, key, " is no private key in PEM that belongs to ", files.certificate.string());
+}
+
 std::shared_ptr<SSL_CTX> tls_context(const TlsFiles& files) {
   const std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
   EK_CHECK(context, kInternal, "TLS is not to be had");
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  const auto certificate = files.certificate.string(), key = files.key.string();
+  SSL_CTX_set_default_passwd_cb(context.get(), refuse_passphrase);
+  const auto certificate = files.certificate.string();
   const bool read = SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) == 1;
-  EK_CHECK(read, kConfig, certificate, " is no certificate in PEM");
-  const bool fits = SSL_CTX_use_PrivateKey_file(context.get(), key.c_str(), SSL_FILETYPE_PEM) == 1 &&
-                    SSL_CTX_check_private_key(context.get()) == 1;
   ERR_clear_error();
-  EK_CHECK(fits, kConfig, key, " is no private key in PEM that belongs to ", certificate);
+  if (!read) open_file(files.certificate, O_RDONLY | O_NONBLOCK);  // throws the system's reason, if there is one
+  EK_CHECK(read, kConfig, certificate, " is no certificate in PEM");
+  use_private_key(context.get(), files);
   if (const auto fault = fault_of_dates(SSL_CTX_get0_certificate(context.get())); !fault.empty())
     log::warning("[serve] the certificate ", certificate, " ", fault, ": nodes will refuse it");
   return context;
