@@ -47,11 +47,6 @@ struct AggregationOptions {
   void resolve(const config::Table& table) const {
     table.check(trim > 0 && trim < 0.5, "trim", trim, "above 0, below 0.5");
     table.check_integer("byzantine", byzantine, 1, limits::kClients);
-    const AggregationOptions defaults;  // are accepted, because settled configs contain them
-    table.check(rule == AggregationRule::kTrimmedMean || trim == defaults.trim, "trim", trim,
-                "with rule = \"trimmed_mean\" only");
-    table.check(rule == AggregationRule::kKrum || byzantine == defaults.byzantine, "byzantine", byzantine,
-                "with rule = \"krum\" only");
   }
 
   /// Returns k of the trimmed mean of a round for which `drawn` clients are drawn.

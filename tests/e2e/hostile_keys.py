@@ -341,8 +341,6 @@ def test_a_value_that_is_not_allowed_is_rejected(key, value, says):
      ["client_profiles.box.speed_factor.sigma is 3", "with distribution = \"log-normal\" only"]),
     ("client_profiles.box={ tokens_per_second = [9], network_factor = { distribution = \"log-normal\", low = 0.2 } }",
      ["client_profiles.box.network_factor.low is 0.2", "with distribution = \"uniform\" only"]),
-    ("aggregation.trim=0.3", ["aggregation.trim is 0.3", "with rule = \"trimmed_mean\" only"]),
-    ("aggregation.byzantine=2", ["aggregation.byzantine is 2", "with rule = \"krum\" only"]),
     ("client_profiles.box={ tokens_per_second = [9], mbit = 3 }", ["client_profiles.box.mbit", "down_mbit", "up_mbit"]),
     ("client_profiles.box={ tokens_per_second = [9] }", ["clients.profiles is empty", "box"]),
     ("client_profiles.box=3", ["client_profiles.box"]),
