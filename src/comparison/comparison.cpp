@@ -326,7 +326,7 @@ std::string rounds_of(const StudyRuns& study, const std::string& arm) {
     if (run.arm != arm || !run.missing.empty() || !run.records) continue;
     const auto& records = *run.records;
     auto text = concat(records.last_evaluated(), records.stopped_early ? " (stopped early)" : "",
-                       records.lacks_final_scores() ? concat(" of ", records.rounds_to_do) : "");
+                       records.lacks_final_scores() ? concat(" of ", records.total_rounds) : "");
     if (std::find(rounds.begin(), rounds.end(), text) == rounds.end()) rounds.push_back(std::move(text));
   }
   return rounds.empty() ? "" : concat(arm, ' ', join(rounds));

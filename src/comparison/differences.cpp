@@ -255,7 +255,7 @@ void add_keys(std::vector<Difference>& all, const Runs& runs, std::span<const st
 std::string scored_after(const records::RunRecords& run) {
   const auto last = run.last_evaluated();
   if (last < 0) return "nothing is evaluated";
-  if (run.lacks_final_scores()) return concat("round ", last, " of ", run.rounds_to_do, ", unfinished");
+  if (run.lacks_final_scores()) return concat("round ", last, " of ", run.total_rounds, ", unfinished");
   if (run.stopped_early) return concat("round ", last, ", stopped early");
   return "all rounds";
 }

@@ -47,7 +47,7 @@ TEST(Algebra, StackingGivesTheWeightedSumOfProducts) {
 }
 
 TEST(Algebra, AStackHasTheWidestTypeOfItsParts) {
-  const auto wide = factors(2, 1), narrow = on_the_wire(factors(3, 2, 0.5), TransportDtype::kBFloat16);
+  const auto wide = factors(2, 1), narrow = rounded_for_transport(factors(3, 2, 0.5), TransportDtype::kBFloat16);
   constexpr std::array kWeights{1.0, 2.0};
   const auto stacked = stack(std::array{narrow, wide}, kWeights);
   EXPECT_EQ(stacked.a.scalar_type(), at::kDouble);

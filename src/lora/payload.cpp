@@ -157,7 +157,7 @@ void complete(AdapterState& adapters, const Metadata& metadata, std::string_view
 
 }  // namespace
 
-LoraFactors on_the_wire(const LoraFactors& f, TransportDtype dtype) {
+LoraFactors rounded_for_transport(const LoraFactors& f, TransportDtype dtype) {
   const auto sent = [dtype](const at::Tensor& t) { return t.defined() ? t.to(wire_type(t, dtype)) : t; };
   return {sent(f.a), sent(f.b), sent(f.core), f.scaling, f.ranks};
 }

@@ -77,7 +77,7 @@ Payload decode(const at::Tensor& bytes, const std::string& source);
 Payload load_payload(const std::filesystem::path& file);
 
 /// Returns the factors rounded to `dtype`, as they are sent.
-LoraFactors on_the_wire(const LoraFactors& factors, TransportDtype dtype);
+LoraFactors rounded_for_transport(const LoraFactors& factors, TransportDtype dtype);
 
 /// Return `sent` with 16-bit floats widened to float32, in which a receiver computes. `base_delta` of a payload keeps
 /// its dtype, so that receivers store two bytes per value.

@@ -38,7 +38,8 @@ class FedExLora : public FederatedMethod {
     const std::vector<int64_t> ranks(updates.size() - 1, last.rank());
     return lora::side_by_side(ranks, [&](size_t c) {
       const auto own = updates[c].factors(site);
-      return lora::on_the_wire({.a = own.a - last.a, .b = (own.b - mean.b) * (weights[c] * mean.scaling)}, transport);
+      return lora::rounded_for_transport({.a = own.a - last.a, .b = (own.b - mean.b) * (weights[c] * mean.scaling)},
+                                         transport);
     });
   }
 };

@@ -72,7 +72,8 @@ class Flora : public FederatedMethod {
       std::vector<int64_t> ranks;
       for (const auto& update : updates) ranks.push_back(update.sent(site).rank());
       next.global.base_delta[site] = lora::side_by_side(ranks, [&](size_t c) {
-        return lora::on_the_wire(lora::weighted(updates[c].factors(site), round.weights[c]), server.transport);
+        return lora::rounded_for_transport(lora::weighted(updates[c].factors(site), round.weights[c]),
+                                           server.transport);
       });
       release_mapped_pages();
     }

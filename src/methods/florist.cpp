@@ -106,7 +106,9 @@ class Florist : public FederatedMethod {
     adapters = lora::best_factors(
         parts_of(server.sites, uploads.each()), round.weights,
         [&](const at::Tensor& s) { return rank_above_tau(s, config_); },
-        [&](const lora::LoraFactors& made) { return paper ? lora::on_the_wire(made, server.transport) : made; });
+        [&](const lora::LoraFactors& made) {
+          return paper ? lora::rounded_for_transport(made, server.transport) : made;
+        });
     next.memory[kMeanRank] = at::scalar_tensor(mean_rank(adapters), at::kDouble);
     return next;
   }

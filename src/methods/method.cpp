@@ -35,7 +35,7 @@ void add_base_delta(ServerState& next, lora::TransportDtype dtype) {
     EK_CHECK(delta.a.defined() && delta.b.defined(), kShape, "the change of the base at ", site, " lacks A or B");
   std::erase_if(next.global.base_delta, [](const auto& entry) { return entry.second.rank() == 0; });
   for (auto& [site, delta] : next.global.base_delta) {
-    delta = lora::on_the_wire(delta, dtype);
+    delta = lora::rounded_for_transport(delta, dtype);
     auto& base_change = next.common.base_change;
     const bool first = !base_change.contains(site) && !delta.core.defined();
     if (first && is_stack(delta) && delta.scaling == 1) {

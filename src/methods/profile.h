@@ -17,7 +17,7 @@ struct ClientProfile {
   /// The client may be drawn in rounds first_round <= round < end_round. Round 0 is the first. Not part of messages.
   int64_t first_round = 0, end_round = std::numeric_limits<int64_t>::max();
 
-  bool takes_part(int64_t round) const { return first_round <= round && round < end_round; }
+  bool may_be_drawn(int64_t round) const { return first_round <= round && round < end_round; }
   /// Returns true if the client's own scores count in an evaluation after `rounds` rounds.
   bool is_scored_after(int64_t rounds) const { return first_round <= rounds && rounds <= end_round; }
   void visit(auto& field) {  // base/format/record.h

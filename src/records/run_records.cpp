@@ -58,8 +58,8 @@ fed::ExperimentConfig with_open_ranks(const fed::RunConfig& config) {
 }
 
 void read_rounds_to_do(RunRecords& run, int64_t rounds) {
-  run.rounds_to_do = fed::rounds_to_do(run.folder, rounds);
-  run.stopped_early = run.rounds_to_do < rounds;
+  run.total_rounds = fed::total_rounds(run.folder, rounds);
+  run.stopped_early = run.total_rounds < rounds;
 }
 
 /// Reads a round. Its loss may be missing only if all of its clients withhold theirs.
@@ -97,7 +97,7 @@ int64_t RunRecords::last_evaluated() const {
 
 bool RunRecords::lacks_final_scores() const {
   const auto last = last_evaluated();
-  return last >= 0 && last < rounds_to_do;
+  return last >= 0 && last < total_rounds;
 }
 
 std::vector<scoring::TaskScore> RunRecords::scores(int64_t round) const {

@@ -29,7 +29,7 @@ struct RunRecords {
   config::Values settings;
   Json manifest;
   std::vector<fed::RoundRecord> rounds;  ///< in round order
-  int64_t rounds_to_do = 0;              ///< rounds after which the run is complete
+  int64_t total_rounds = 0;              ///< rounds after which the run is complete
   bool stopped_early = false;            ///< train.stop or privacy.epsilon ended the run before train.rounds
   /// Traffic of scores that a federation's nodes computed, from the server's audit log; empty if the log has none.
   /// Traffic of training is in `rounds`.

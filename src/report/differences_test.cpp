@@ -25,7 +25,7 @@ RunRecords run_with(const std::string& label, const std::vector<std::string>& se
   run.label = label;
   run.set_config(config);
   run.manifest = Json::object();
-  run.rounds_to_do = config->train.rounds;
+  run.total_rounds = config->train.rounds;
   run.evaluations.push_back({2, "fedit", {.task = "t", .rows = 4, .questions = 4}});
   return run;
 }
@@ -117,7 +117,7 @@ TEST(RunSettings, RoundsAreNamedAndWhetherARunHasEnded) {
   EXPECT_EQ(unlike({a, six}), (Lines{"scored after | all rounds | round 2 of 6, unfinished", "train.rounds | 2 | 6"}));
   auto ended = six, stopped = six;
   ended.evaluations[0].round = 6;
-  stopped.rounds_to_do = 2;
+  stopped.total_rounds = 2;
   stopped.stopped_early = true;
   EXPECT_EQ(unlike({six, ended}), Lines{"scored after | round 2 of 6, unfinished | all rounds"});
   EXPECT_EQ(unlike({ended, stopped}), Lines{"scored after | all rounds | round 2, stopped early"});

@@ -85,7 +85,7 @@ std::string run_status(const fs::path& folder) {
     return concat("no round yet; ", *holder, " works on it\n");
   }
   const auto run = records::load_run(folder);
-  const auto asked = fed::run_config(folder)->train.rounds, rounds = fed::rounds_to_do(folder, asked);
+  const auto asked = fed::run_config(folder)->train.rounds, rounds = fed::total_rounds(folder, asked);
   const bool by_budget = !run.rounds.empty() && run.rounds.back().privacy && run.rounds.back().privacy->ended_by;
   const auto early = rounds < asked ? concat("it ended early, of ", asked, " rounds (",
                                              by_budget ? "privacy.epsilon" : "train.stop", ")\n")

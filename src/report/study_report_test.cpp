@@ -408,14 +408,14 @@ TEST(Comparison, TheRoundsOfEachArmAreNamedIfSomeStoppedEarly) {
   EXPECT_EQ(text_report(study, compare(study)).find("scored after"), std::string::npos);
   auto& run = *changed_run(study, "ub-smoe", 2).records;
   for (auto& evaluation : run.evaluations) evaluation.round = 1;
-  run.rounds_to_do = 1;
+  run.total_rounds = 1;
   run.stopped_early = true;
   const auto text = text_report(study, compare(study));
   EXPECT_NE(text.find("note: scored after round: fedit 2; ub-smoe 2, 1 (stopped early)"), text.npos) << text;
   EXPECT_EQ(text.find("NOT ALIKE"), text.npos) << text;
   for (auto& one : study.runs) {
     for (auto& evaluation : one.records->evaluations) evaluation.round = 1;
-    one.records->rounds_to_do = 1;
+    one.records->total_rounds = 1;
     one.records->stopped_early = true;
   }
   EXPECT_EQ(compare(study).notes.at(0), "scored after round: fedit 1 (stopped early); ub-smoe 1 (stopped early)");
@@ -423,12 +423,12 @@ TEST(Comparison, TheRoundsOfEachArmAreNamedIfSomeStoppedEarly) {
 
 TEST(Comparison, RunFoldersThatHaveNotEndedAreNotAlike) {
   auto study = study_of({{"fedit", kReference}, {"ub-smoe", kReference}});
-  for (auto& run : study.runs) run.records->rounds_to_do = run.arm == "ub-smoe" && run.seed == 2 ? 6 : 2;
+  for (auto& run : study.runs) run.records->total_rounds = run.arm == "ub-smoe" && run.seed == 2 ? 6 : 2;
   const auto text = text_report(study, compare(study));
   EXPECT_NE(text.find("note: scored after round: fedit 2; ub-smoe 2, 2 of 6"), text.npos) << text;
   EXPECT_NE(text.find("scored after: all rounds (fedit, ub-smoe); round 2 of 6, unfinished (ub-smoe)\n"), text.npos)
       << text;
-  for (auto& run : study.runs) run.records->rounds_to_do = 6;
+  for (auto& run : study.runs) run.records->total_rounds = 6;
   const auto both = text_report(study, compare(study));
   EXPECT_NE(both.find("note: scored after round: fedit 2 of 6; ub-smoe 2 of 6"), both.npos) << both;
   EXPECT_EQ(both.find("NOT ALIKE"), both.npos) << both;

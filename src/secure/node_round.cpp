@@ -171,7 +171,7 @@ void NodeRound::check_survivors(const Survivors& survivors) const {
            " members, the threshold is ", context.threshold);
   EK_CHECK(count_of(survivors) >= min_peers_, kData, "the server asks for the sum of ", count_of(survivors),
            " members, this node helps with ", min_peers_, " or more");
-  check_shares(context, survivors);
+  check_weight_shares(context, survivors);
 }
 
 std::string NodeRound::text_of(const Survivors& survivors) const {

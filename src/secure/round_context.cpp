@@ -72,7 +72,7 @@ Place place_in_roster(const RoundContext& context, const NodeRules& rules) {
 
 }  // namespace
 
-void check_shares(const RoundContext& context, const std::vector<bool>& members) {
+void check_weight_shares(const RoundContext& context, const std::vector<bool>& members) {
   double sum = 0;
   for (size_t place = 0; place < members.size(); ++place)
     if (members[place]) sum += context.roster[place].weight;
@@ -119,7 +119,7 @@ Place check_context(const RoundContext& context, const NodeRules& rules) {
            " to ", kMostMembers);
   check_threshold(context);
   check_weights(context);
-  check_shares(context, std::vector<bool>(context.roster.size(), true));
+  check_weight_shares(context, std::vector<bool>(context.roster.size(), true));
   check_scale(context);
   return place_in_roster(context, rules);
 }

@@ -60,12 +60,13 @@ struct NodeRules {
 /// \throws kData naming the rule: another run or config; a roster that is too small or too large, names a client or key
 /// twice, lacks the node's key or has a key that is no peer's; a threshold of half the roster or less, below
 /// kFewestMembers or above the roster; weights outside [0, 1] or that add up to more than 1; an exponent that does not
-/// follow from bits, range, members and variance; weights that check_shares() refuses; kConfig as RingFormat::of()
+/// follow from bits, range, members and variance; weights that check_weight_shares() refuses; kConfig as
+/// RingFormat::of()
 Place check_context(const RoundContext& context, const NodeRules& rules);
 
 /// Checks that no member of a sum has more than kMostShare of the sum's weight.
 /// \param members  true: the member at this place is in the sum
 /// \throws kData naming the client
-void check_shares(const RoundContext& context, const std::vector<bool>& members);
+void check_weight_shares(const RoundContext& context, const std::vector<bool>& members);
 
 }  // namespace evenkeel::secure

@@ -77,7 +77,7 @@ const Survivors& ServerRound::close() {
            " of ", context_.members(), " masked uploads arrived, the threshold is ", context_.threshold);
   Survivors survivors(context_.roster.size(), false);
   for (const Place place : arrived_) survivors[static_cast<size_t>(place)] = true;
-  check_shares(context_, survivors);
+  check_weight_shares(context_, survivors);
   return survivors_.emplace(std::move(survivors));
 }
 

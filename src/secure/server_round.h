@@ -38,7 +38,7 @@ class ServerRound {
 
   // --- phase 4 ---
   /// Ends phase 3 and returns the survivors. Uploads that arrive later are thrown away. \throws kData when fewer
-  /// arrived than the threshold; as check_shares()
+  /// arrived than the threshold; as check_weight_shares()
   const Survivors& close();
   void take_signature(Place place, const std::string& signature, const Verify& verify);
   bool has_enough_signatures() const { return std::ssize(signatures_) >= context_.threshold; }

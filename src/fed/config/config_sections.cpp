@@ -17,7 +17,7 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void check_shares(const config::Table& table, std::string_view key, std::span<const double> shares) {
+void check_weight_shares(const config::Table& table, std::string_view key, std::span<const double> shares) {
   for (const double share : shares) table.check_share(key, share);
 }
 
@@ -284,7 +284,7 @@ void BertScoreSection::resolve(const config::Table& table) const {
 void EvaluateSection::resolve(const config::Table& table) const {
   scoring::EvaluationOptions::resolve(table);
   table.check(!budgets.empty(), "budgets", "empty", "one budget or more");
-  check_shares(table, "budgets", budgets);
+  check_weight_shares(table, "budgets", budgets);
   check_each_once(table, "budgets", std::vector<double>(budgets));
   check_each_once(table, "rank_eval_modes", std::vector<std::string>(rank_eval_modes));
   table.check(!rank_eval_modes.empty(), "rank_eval_modes", "empty", "a, b");

@@ -71,10 +71,10 @@ TEST(ClientKeys, AClientIsLeftOutAfterItsLastRound) {
   const auto asked = config_of(three("", "until = 2", "until = 0"));
   const auto config = settle(asked, {});
   const auto clients = make_clients(config, models::ModelSpec{}, {});
-  EXPECT_TRUE(clients[0].takes_part(1'000'000));
-  EXPECT_TRUE(clients[1].takes_part(1) && !clients[1].takes_part(2));
+  EXPECT_TRUE(clients[0].may_be_drawn(1'000'000));
+  EXPECT_TRUE(clients[1].may_be_drawn(1) && !clients[1].may_be_drawn(2));
   EXPECT_TRUE(clients[1].is_scored_after(2) && !clients[1].is_scored_after(3));
-  EXPECT_FALSE(clients[2].takes_part(0));
+  EXPECT_FALSE(clients[2].may_be_drawn(0));
 }
 
 TEST(ClientKeys, ThoseWhoAreLeftReachTheQuorum) {

@@ -51,7 +51,7 @@ namespace {
 std::vector<const methods::ClientProfile*> present(std::span<const methods::ClientProfile> clients, int64_t round) {
   std::vector<const methods::ClientProfile*> all;
   for (const auto& client : clients)
-    if (client.takes_part(round)) all.push_back(&client);
+    if (client.may_be_drawn(round)) all.push_back(&client);
   return all;
 }
 

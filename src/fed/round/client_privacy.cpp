@@ -63,7 +63,7 @@ double sampling_probability(const ExperimentConfig& config) {
 
 double clients_present(const Server& server, int64_t round) {
   return static_cast<double>(
-      std::ranges::count_if(server.clients, [&](const auto& client) { return client.takes_part(round); }));
+      std::ranges::count_if(server.clients, [&](const auto& client) { return client.may_be_drawn(round); }));
 }
 
 /// Returns the expected share of the clients present that is drawn.
@@ -85,7 +85,7 @@ double squared_norm(std::span<const int64_t> values) {
 double private_divisor(const Server& server, const methods::RoundView& drawn) {
   double weights = 0;
   for (const auto& client : server.clients)
-    if (client.takes_part(drawn.round)) weights += private_weight(server.config->privacy, client);
+    if (client.may_be_drawn(drawn.round)) weights += private_weight(server.config->privacy, client);
   return weights * expected_share(server, drawn);
 }
 

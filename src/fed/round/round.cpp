@@ -64,9 +64,10 @@ struct Round {
     if (view.round == 0 || !server.config->method.entry().changes_base) return;
     const auto news = server.change_update(now.state);
     std::vector<methods::ClientProfile> idle;
-    std::copy_if(
-        server.clients.begin(), server.clients.end(), std::back_inserter(idle),
-        [&](const methods::ClientProfile& client) { return client.takes_part(view.round) && !participant(client.id); });
+    std::copy_if(server.clients.begin(), server.clients.end(), std::back_inserter(idle),
+                 [&](const methods::ClientProfile& client) {
+                   return client.may_be_drawn(view.round) && !participant(client.id);
+                 });
     fabric.announce(idle, news);
     if (news.payload.size() > 0)
       other.down["base_delta_idle"] += static_cast<int64_t>(idle.size()) * news.payload.size();

@@ -141,7 +141,7 @@ SumOfSummands sum_of_summands(const Server& server, const methods::RoundView& ro
 lora::AdapterState received_adapters(const Server& server, const lora::Payload& download) {
   lora::AdapterState received;
   for (const auto& [site, factors] : download.adapters)
-    received[site] = lora::received(lora::on_the_wire(factors, server.config->train.transport_dtype));
+    received[site] = lora::received(lora::rounded_for_transport(factors, server.config->train.transport_dtype));
   return received;
 }
 

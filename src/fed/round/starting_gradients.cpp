@@ -63,7 +63,7 @@ std::vector<std::string> asked_with(const lora::Sites& sites, const std::string&
 std::vector<methods::ClientProfile> present(const Server& server) {
   std::vector<methods::ClientProfile> clients;
   for (const auto& client : server.clients)
-    if (client.takes_part(0)) clients.push_back(client);
+    if (client.may_be_drawn(0)) clients.push_back(client);
   return clients;
 }
 

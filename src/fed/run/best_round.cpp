@@ -124,7 +124,7 @@ std::optional<BestRound> read_best(const fs::path& folder) {
   return record::read<BestRound>({json, file.string(), kCheckpoint});
 }
 
-int64_t rounds_to_do(const fs::path& folder, int64_t rounds) {
+int64_t total_rounds(const fs::path& folder, int64_t rounds) {
   if (path_exists(folder / run_file("privacy"))) {
     const auto lines = read_rounds(folder).lines;
     if (lines.empty()) return rounds;

@@ -85,7 +85,7 @@ bool has_stalled(const StopSection& stop, const scoring::Measure& measure, std::
 /// Reads best.json. Returns nullopt if the folder has none. \throws kCheckpoint when it is damaged
 std::optional<BestRound> read_best(const std::filesystem::path& folder);
 /// Returns the total number of rounds of the run in `folder`, done or not: train.rounds, or fewer if it ended early.
-int64_t rounds_to_do(const std::filesystem::path& folder, int64_t rounds);
+int64_t total_rounds(const std::filesystem::path& folder, int64_t rounds);
 /// Reads the state of the best round. \throws kIo when the run keeps none; kCheckpoint when it is damaged
 CommittedRound read_best_state(const std::filesystem::path& folder);
 

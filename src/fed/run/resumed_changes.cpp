@@ -118,11 +118,11 @@ bool ResumedChanges::next_round_differs() const {
   if (taken_.method || (taken_.rounds && config_->training_depends_on_rounds())) return true;
   if (taken_.keys.keys.empty()) return false;
   const auto before = run_config(folder_);
-  const auto takes_part = [&](const RunConfig& config, int64_t client) {
+  const auto may_be_drawn = [&](const RunConfig& config, int64_t client) {
     return config->clients.until(client).value_or(round_ + 1) > round_;
   };
   for (int64_t client = 0; client < config_->clients.count; ++client)
-    if (takes_part(before, client) != takes_part(config_, client)) return true;
+    if (may_be_drawn(before, client) != may_be_drawn(config_, client)) return true;
   return false;
 }
 

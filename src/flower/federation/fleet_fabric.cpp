@@ -31,7 +31,7 @@ FleetFabric::FleetFabric(Grid& grid, Roster& roster, fs::path folder)
   fleet_.on_other = [this](const Arrival& arrival) { gathering_.on_reply(arrival); };
 }
 
-void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
+void FleetFabric::use_terms(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
   fleet_.joining = std::move(joining);
   fleet_.terms = terms;
   evaluator_ = evaluator;

@@ -28,7 +28,7 @@ class FleetFabric : public fed::Fabric {
 
   /// Sets how clients join and the terms of the run. Call it first, and again when the offered run changes.
   /// \param evaluator  answers tasks for kEvaluator, borrowed; null: such tasks fail with kConfig
-  void serve(Joining joining, const FleetTerms& terms, fed::Fabric* evaluator);
+  void use_terms(Joining joining, const FleetTerms& terms, fed::Fabric* evaluator);
 
   /// Sends offers to new nodes and returns when `clients` clients have a node.
   void gather(int64_t clients);

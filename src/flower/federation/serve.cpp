@@ -122,7 +122,7 @@ class Serving {
     joins.profile = [&server](int64_t client) -> const methods::ClientProfile& {
       return server.clients.at(static_cast<size_t>(client));
     };
-    fabric_.serve(std::move(joins), terms(server), options_.evaluate ? &run.experiment.fabric : nullptr);
+    fabric_.use_terms(std::move(joins), terms(server), options_.evaluate ? &run.experiment.fabric : nullptr);
     auto scores = fed::complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
     hand_out(run);
     fabric_.end_run();
@@ -151,7 +151,7 @@ class Serving {
     const auto& config = server.config;
     status_.rounds = config->train.rounds;
     status_.clients = config->clients.count;
-    fabric_.serve(joining(server), terms(server), nullptr);
+    fabric_.use_terms(joining(server), terms(server), nullptr);
     if (grid_.lists_all()) warn_of_absent(grid_, config->clients);
     fabric_.gather(config->clients.start > 0 ? config->clients.start : config->clients.count);
   }

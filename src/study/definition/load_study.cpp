@@ -40,7 +40,7 @@ void read_records(const fs::path& folder, comparison::ArmRun& run) try {
   run.records = records::load_run(folder);
   const auto last = run.records->last_evaluated();
   if (last < 0) run.missing = concat(folder.string(), " holds no score");
-  if (run.records->lacks_final_scores()) run.missing = concat("round ", last, " of ", run.records->rounds_to_do);
+  if (run.records->lacks_final_scores()) run.missing = concat("round ", last, " of ", run.records->total_rounds);
 } catch (const Error& error) {
   run.missing = error.what();
 }

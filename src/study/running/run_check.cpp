@@ -63,7 +63,7 @@ void check_run(const Study& study, size_t index, bool again) {
              " is gone, but the run is done; put it back, or make it again by --resume --only ", state.label());
     if (!there) return;
     check_config(study, study.runs[index], folder);
-    if (done) check_done(folder, fed::rounds_to_do(folder, study.runs[index].config->train.rounds));
+    if (done) check_done(folder, fed::total_rounds(folder, study.runs[index].config->train.rounds));
   } catch (const Error& error) {
     throw error.with_context(state.label());
   }
