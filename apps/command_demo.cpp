@@ -69,7 +69,7 @@ void check_demo_folder(const fs::path& folder) {
 std::vector<scoring::TaskScore> train_demo(const std::string& config, const fs::path& folder,
                                            const DemoMethod& method) {
   auto run = fed::begin_run({.file = shipped_folder() / "configs" / config,
-                             .settings = {concat("method.name=", method.name)},
+                             .settings = {concat("method.name=", method.name), "evaluate.before=true"},
                              .out = demo_run(folder, method).string()});
   auto scores = fed::complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested);
   report::save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");

@@ -1,5 +1,5 @@
 // A3SMoE: activation-aware aggregation of sparse mixture-of-experts adapters (workshop paper; the formulas are those of
-// FLAME, arXiv:2506.16600, which has the same idea). Readings: docs/ambiguities.md, "A3SMoE".
+// FLAME, arXiv:2506.16600, which has the same idea). Readings: docs/ambiguities.md, R47.
 //
 //   client   K_c experts per token; counts a_ci of n_c tokens; with a rescaler, the MoE output times a scalar. A
 //            learned one is the client's own; an evaluation gets the mean over the clients of its K (decision 0024)

@@ -103,11 +103,12 @@ std::string demo_sentence(const DemoLine& before, const DemoLine& first, const D
   if (is_unreadable(run) && first.mean == 0 && second.mean == 0)
     return concat("What it shows: accuracy is 0 because no answer can be read (invalid 100 %); it says nothing of ",
                   first.title, " and ", second.title, ".\n");
+  const auto untrained = before.by_budget.empty() ? std::string() : concat(fixed(before.mean, 1), " % before, ");
   const double gap = std::abs(in_tenths(second.mean) - in_tenths(first.mean)), chance = half_interval(run);
   return concat(
-      "What it shows: one adapter from unequal clients answers at every K: ", fixed(before.mean, 1), " % before, ",
-      fixed(first.mean, 1), " % with ", first.title, ", ", fixed(second.mean, 1), " % with ", second.title,
-      "; their difference of ", fixed(gap, 1), " points ",
+      "What it shows: one adapter from unequal clients answers at every K: ", untrained, fixed(first.mean, 1),
+      " % with ", first.title, ", ", fixed(second.mean, 1), " % with ", second.title, "; their difference of ",
+      fixed(gap, 1), " points ",
       gap <= chance ? "is within sampling error at one seed" : "exceeds sampling error: confirm it with other seeds",
       " (95 % over these questions: ", fixed(chance, 1), " points).\n");
 }

@@ -32,8 +32,8 @@ std::string demo_row(const DemoLine& line);
 std::string demo_titles(const records::RunRecords& run);
 
 /// Returns one sentence: whether two methods differ by more than half_interval(), or that no answer can be read.
-/// \param before  accuracies before the first round \param first, second  accuracies of the two methods
-/// \param run     a run with the same questions as both methods
+/// \param before  accuracies before the first round; left out if there are none
+/// \param first, second  accuracies of the two methods \param run  a run with the same questions as both methods
 std::string demo_sentence(const DemoLine& before, const DemoLine& first, const DemoLine& second,
                           const records::RunRecords& run);
 

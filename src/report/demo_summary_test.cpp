@@ -27,7 +27,7 @@ records::RunRecords scored_demo(std::vector<double> accuracies, double invalid_r
 records::RunRecords readable_demo() { return scored_demo({0.5, 0.2, 0.9}, 0.125); }
 
 std::string said_of(double mean, const records::RunRecords& run) {
-  const DemoLine before{.title = "before", .mean = 25}, first{.title = "FedIT", .mean = 50};
+  const DemoLine before{.title = "before", .by_budget = {20, 30}, .mean = 25}, first{.title = "FedIT", .mean = 50};
   return demo_sentence(before, first, {.title = "UB-SMoE", .mean = mean}, run);
 }
 
@@ -58,6 +58,12 @@ TEST(DemoSummary, ADifferenceOfPointsIsComparedWithWhatChanceCanDo) {
       "What it shows: one adapter from unequal clients answers at every K: 25.0 % before, 50.0 % with FedIT, 42.3 % "
       "with UB-SMoE; their difference of 7.7 points exceeds sampling error: confirm it with other seeds (95 % over "
       "these questions: 7.7 points).\n");
+}
+
+TEST(DemoSummary, ARunThatWasNotScoredBeforeTrainingHasNoAccuracyBefore) {
+  const DemoLine first{.title = "FedIT", .mean = 50}, second{.title = "UB-SMoE", .mean = 51};
+  const auto sentence = demo_sentence(demo_line("before", readable_demo(), 0), first, second, readable_demo());
+  EXPECT_NE(sentence.find("at every K: 50.0 % with FedIT, 51.0 % with UB-SMoE;"), std::string::npos) << sentence;
 }
 
 TEST(DemoSummary, AccuracyThatIs0BecauseNothingCanBeReadIsNoResult) {

@@ -57,16 +57,6 @@ std::string last_log_line(const fs::path& file) {
   return text.empty() ? text : concat("log: ", escaped(text.substr(text.rfind('\n') + 1)), '\n');
 }
 
-/// Returns the entries of a folder; none if it is not there, or is removed meanwhile by the process that trains.
-std::vector<fs::path> entries_if_there(const fs::path& folder) {
-  try {
-    return entries_of(folder);
-  } catch (const Error&) {
-    if (is_folder(folder)) throw;
-    return {};
-  }
-}
-
 /// Returns the number of clients that have replied in the current round.
 std::string arrived_line(const fs::path& folder, size_t rounds_done) {
   const auto uploads = fed::Checkpoint(folder / "checkpoint").uploads(static_cast<int64_t>(rounds_done) + 1);

@@ -52,6 +52,15 @@ fs::file_status status_of(const fs::path& path) {
   return status;
 }
 
+/// Returns a folder's entries, sorted; `error` says why they are not all of them.
+std::vector<fs::path> listed(const fs::path& folder, std::error_code& error) {
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
 }  // namespace
 
 bool path_exists(const fs::path& path) { return fs::exists(status_of(path)); }
@@ -67,11 +76,16 @@ uint64_t file_size(const fs::path& file) {
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::error_code error;
-  std::vector<fs::path> entries;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    entries.push_back(entry->path());
+  auto entries = listed(folder, error);
   EK_CHECK(!error, kIo, folder.string(), ": cannot be listed: ", os_error_text(error.value()));
-  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+std::vector<fs::path> entries_if_there(const fs::path& folder) {
+  std::error_code error;
+  auto entries = listed(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return {};
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be listed: ", os_error_text(error.value()));
   return entries;
 }
 

@@ -30,6 +30,9 @@ uint64_t file_size(const fs::path& file);  ///< in bytes
 /// folder cannot be listed.
 std::vector<fs::path> entries_of(const fs::path& folder);
 
+/// As entries_of(), but returns none when the folder is missing or another process removes it during the call.
+std::vector<fs::path> entries_if_there(const fs::path& folder);
+
 /// Creates a folder and its missing parents, and flushes each new entry to disk. Does nothing when the folder exists.
 /// \throws kIo when a folder cannot be created.
 void make_folders(const fs::path& folder);

@@ -320,6 +320,14 @@ TEST_F(Files, AtomicFolderHasOneWriterAndReplacesNothing) {
   refused("/proc", "exists already and is not empty");
 }
 
+TEST_F(Files, AMissingFolderHasNoEntriesAndAFileCannotBeListed) {
+  EXPECT_TRUE(entries_if_there(folder_ / "missing").empty());
+  write_file_atomic(folder_ / "file", "mine");
+  EXPECT_EQ(entries_if_there(folder_), std::vector{folder_ / "file"});
+  const auto text = testing::refusal([&] { entries_if_there(folder_ / "file"); });
+  EXPECT_NE(text.find("file: cannot be listed"), std::string::npos) << text;
+}
+
 TEST_F(Files, AFailedAtomicFolderReleasesItsLock) {
   const auto target = folder_ / "new";
   fs::create_directory(folder_ / "new.part");  // left by a killed process

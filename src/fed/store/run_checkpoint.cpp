@@ -99,7 +99,7 @@ CommittedRound Checkpoint::read(int64_t round) const {
 
 std::vector<int64_t> Checkpoint::whole_rounds() const {
   std::vector<int64_t> whole = {0};
-  for (const auto& entry : is_folder(folder_) ? entries_of(folder_) : std::vector<fs::path>{}) {
+  for (const auto& entry : entries_if_there(folder_)) {
     const auto round = number_after(kRound, entry.filename().string());
     try {
       if (round) whole.push_back(load_kept(*round).commit.round);
