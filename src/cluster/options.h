@@ -24,7 +24,8 @@ struct ClusterOptions {
   void visit(auto& field) {
     field("size", size, "number of ranks; 0: taken from the launcher");
     field("rank", rank, "rank of this process, from 0; set it only together with size");
-    field("store", store, "HOST:PORT of rank 0, which hosts the store; empty: taken from the launcher");
+    field("store", store,
+          "HOST:PORT at which rank 0 serves the rendezvous of the ranks; empty: taken from the launcher");
     field("device", device, "network interface, e.g. eth0; empty: the one with the route to the store");
     field("timeout", timeout,
           "a rank counts as lost after this many seconds without a heartbeat or without data in an operation");

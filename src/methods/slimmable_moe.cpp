@@ -35,12 +35,12 @@ struct Config {
 
   void visit(auto& field) {
     field("expert_mass", expert_mass,
-          "what weighs a client's factors of an expert beside p: none (FedAvg), the share of its steps that used the "
-          "expert (steps), of its tokens (tokens) or of their gate weights (gates)");
+          "weight of a client's factors of an expert besides p: none (FedAvg), or the share of its steps, tokens or "
+          "gate weights (gates) that used the expert");
     field(
         "distillation", distillation,
-        "weight of the divergence of the answers with fewer experts per token from the client's own, 0 or more; 0: no "
-        "such pass");
+        "weight of the KL divergence of the client's outputs with fewer experts per token from its own, 0 or more; 0: "
+        "no second pass");
     field("temperature", temperature, "temperature of both answers, above 0");
   }
 

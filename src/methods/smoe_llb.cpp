@@ -30,9 +30,8 @@ struct Config {
     field("llb_coef", llb_coef, "weight of the load-balancing loss, 0 or more");
     field("z_coef", z_coef, "weight of the router z-loss, 0 or more");
     field("llb_norm", llb_norm,
-          "losses of several layers: their mean, of which a balanced router has 1 (per_layer_k), their sum, as both "
-          "papers' code has it (sum), or that of all layers' tokens together, of which it has K, as in transformers "
-          "(hf)");
+          "balancing loss over layers: their mean (per_layer_k; 1 when balanced), their sum, as in both papers' code "
+          "(sum), or one loss over all layers' tokens, as in transformers (hf; K when balanced)");
   }
 
   void resolve(const config::Table& table) const {

@@ -131,7 +131,7 @@ struct Options {
     field("phi_range", phi_range,
           "bounds [min, max] of phi with min <= 0 <= max, beyond which the hinge penalty begins");
     field("phi_scale", phi_scale,
-          "tanh of the update: times the bound on its side (range), as it is (none) or cut to phi_range (clip)");
+          "tanh in phi's update: times the bound of its sign (range), unscaled (none) or clipped to phi_range (clip)");
     field("util_frequency", util_frequency,
           "utilization of an expert on a client: per_token (a / n, target Kbar / M) or per_selection (a / (n K_c), "
           "target 1 / M)");
@@ -143,7 +143,7 @@ struct Options {
     field("phi_at_eval", phi_at_eval, "add phi in the routing of evaluations");
     field("pg", pg, "compute pseudo-gradients for idle experts");
     field("pg_source", pg_source,
-          "what idle experts get, at the norm of their own Gt: own (Gt), or for studies placebo (Gt of another idle "
+          "term of idle experts, at the norm of their own Gt: own (Gt), or for studies placebo (Gt of another idle "
           "expert of the layer), momentum (Gt for all experts, active ones too, at the layer's mean idle share) or "
           "oracle (the client's gradient of the step with the checkpoint's K, by a second pass in every step)");
     field("pg_activity", pg_activity,
@@ -157,7 +157,7 @@ struct Options {
           "(global_norm), or nothing (off)");
     field("pg_clip", pg_clip, "bound of the quantity in pg_clip_mode, > 0");
     field("pg_gamma", pg_gamma,
-          "divisor of Gt: opt_steps (mean number of optimiser steps of a client) or literal_0.4 (0.4)");
+          "divisor of Gt besides the learning rate: opt_steps (mean optimiser steps of a client) or literal_0.4 (0.4)");
     field("kbar_over", kbar_over,
           "clients over which Kbar, the mean of K_c, is taken: participants (of the round) or clients (all)");
     field("rho_ref", rho_ref, "ref in x = ref / K_c: kbar (Kbar, see kbar_over) or kmax (K of the checkpoint)");

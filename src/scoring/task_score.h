@@ -62,8 +62,7 @@ struct EvaluationOptions {
     field("decode", decode, "decoding: greedy, or beam4 (beam search of width 4)");
     field("max_new_tokens", max_new_tokens, "largest number of generated tokens per answer, 1 or more");
     field("cutoff", cutoff,
-          "largest number of tokens of a prompt with context, which is cut at its end; 0: what the model's positions "
-          "allow");
+          "largest number of tokens of a prompt, whose context is cut at its end; 0: what the model's positions allow");
     field("batch_size", batch_size, "number of prompts generated at the same time, 1 or more");
     field("cache", cache, "dtype of the KV cache: float32, or bfloat16 in half the memory");
     field("cache_gib", cache_gib,

@@ -112,12 +112,12 @@ struct ModelSection {
   void visit(auto& field) {
     field("path", path,
           "base model: folder in Hugging Face format with tokenizer.json, hub name (org/name) in the local cache, or "
-          "builtin:tiny-olmoe");
+          "builtin:tiny-olmoe (dense: builtin:tiny-olmo)");
     field("dtype", dtype,
           "storage of the frozen base weights: checkpoint (as in the file), float32, bfloat16 or float64");
     field("compute_dtype", compute_dtype,
           "arithmetic with bfloat16 or int8 weights: float32, bfloat16, measured (kernels of model.products), or auto "
-          "(measured once on this machine; results may differ in rounding)");
+          "(measured once on this machine; on a GPU bfloat16; results may differ in rounding)");
     field("base_format", base_format,
           "stored (as dtype says), or int8 with a scale per row for experts, attention, dense blocks and head, half "
           "the memory of bfloat16");
@@ -210,7 +210,9 @@ struct DataSection : data::TokenizeOptions {
     field("date", date,
           "template = \"chat\" only: value of strftime_now, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss; today: the day on which "
           "the run is created; empty: strftime_now is not defined");
-    field("limit", limit, "number of training rows; 0: all (builtin, builtin_large: 2400)");
+    field("limit", limit,
+          "number of training rows, per client where clients have data of their own; 0: all (builtin, builtin_large: "
+          "2400)");
     field("partition", partition, "");
     field("telequad", telequad, "");
     field("files", files, "");
@@ -275,8 +277,10 @@ struct ClientsSection {
     field("count", count, "number of clients, 1 or more");
     field("participation", participation,
           "share of the clients drawn per round, in (0, 1]; at least one client is drawn");
-    field("parallel", parallel,
-          "number of clients that train at the same time, each with `threads` threads; results do not depend on it");
+    field(
+        "parallel", parallel,
+        "number of clients that train at the same time, each with `threads` threads; results do not depend on it, but "
+        "with threads = 0 each has fewer");
     field("budgets", budgets,
           "beta_c in (0, 1], one per client, or a pattern { values, shares, deal }; K_c = floor(K_max beta_c); empty: "
           "1/8, 1/4, 1/2, 1 in turn");
@@ -293,9 +297,9 @@ struct ClientsSection {
     field("most_examples", most_examples,
           "nodes only: largest number of training rows that a client may report when it joins; 0: no limit");
     field("update_ratio", update_ratio,
-          "nodes, and with bound_simulated all clients: leave a client out of a round if its update's norm exceeds "
-          "this many times max(the round's median norm, its steps * the median norm per step); with fewer than three "
-          "updates, this many times what its optimiser can move; 1 or more, or 0: no limit");
+          "nodes, and with bound_simulated all clients: a client is left out of a round if its update's norm exceeds "
+          "this factor times the larger of the round's median norm and its steps times the median norm per step; with "
+          "fewer than three updates, times what its optimiser can move; 1 or more, or 0: no limit");
     field("update_norm", update_norm,
           "clients as for update_ratio: largest Frobenius norm of an update over all factors, beyond which the client "
           "is left out of the round; 0: no limit");
@@ -393,8 +397,8 @@ struct EvaluateSection : scoring::EvaluationOptions {
           "of them");
     field("items", items, "also write the scores of each row into the run folder (items/), for intervals of a study");
     field("keep_best", keep_best,
-          "also keep the adapter of the best round in best/ of the run folder, for --best of generate, evaluate and "
-          "export");
+          "also keep the adapter of the best round in best/ of the run folder, for --best of generate, score, "
+          "evaluate and export; needs evaluations before the last round");
     field("best", best, "");
     field("bert_score", bert_score, "");
   }

@@ -98,13 +98,13 @@ struct PrivacySection {
           "(each with probability clients.participation; train only)");
     field("weights", weights,
           "client: weight of a change: uniform, or examples (its rows, up to weight_cap; needs public_sizes)");
-    field("weight_cap", weight_cap, "rows from which on a client has the largest weight, for weights = examples");
+    field("weight_cap", weight_cap, "weights = examples: rows above which a client's weight stops growing");
     field("public_sizes", public_sizes, "client: the numbers of rows and steps of clients may be known");
     field("noise", noise,
           "client: key of the noise: secret (in the run folder) or seeded (from the seed: no guarantee; train only)");
     field("noise_cohort", noise_cohort,
-          "client: number of drawn clients whose noise is simulated, with poisson sampling; no guarantee for the run "
-          "itself; train only; 0: off");
+          "client: number of clients per round of the larger federation whose noise is simulated, with poisson "
+          "sampling; no guarantee for this run; train only; 0: off");
     field("continues", continues,
           "client: run folder of an earlier private run on the same clients, whose account goes on; empty: none");
     field("adapt", adapt, "");

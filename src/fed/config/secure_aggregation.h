@@ -52,17 +52,15 @@ struct SecureAggregationSection {
         "protect uploads from the server; in train they are simulated");
     field("bits", bits, "size of these integers: 16, 32 or 64");
     field("range", range,
-          "largest change of a value in a round; larger ones are cut and counted; 0: the power of two at or above 4 lr "
-          "steps, of the client with most steps");
+          "largest change of a value in a round; larger ones are cut and counted; 0: 4 times the learning rate times "
+          "the largest client's steps, rounded up to a power of two");
     field("threshold", threshold,
-          "masks, or sums with privacy.unit client: number of clients whose help takes the masks off, and fewest "
-          "uploads of a round; more than half "
-          "of the round's clients, and 3 or more; 0: the fewest allowed");
+          "masks, or sums with privacy.unit client: number of clients that must upload and help to unmask; 3 or more, "
+          "and more than half of the round's clients and colluders together; 0: the least allowed");
     field("weights", weights, "weight of a client: examples (its share of the training rows) or uniform");
     field("colluders", colluders,
-          "masks, or sums with privacy.unit client: number of clients that may work together with the server, for "
-          "which the threshold is more than half of these and the round's clients together. With privacy.unit client, "
-          "noise of secure_aggregation.threshold minus these clients is enough");
+          "masks, or sums with privacy.unit client: number of clients that may collude with the server; it raises the "
+          "least threshold. With privacy.unit client, the noise of threshold minus colluders clients is enough");
     field("reports", reports,
           "sum losses, tokens, expert counts and metrics too; false: records lack them, as nodes need that are private "
           "for their rows (node --privacy-epsilon)");
