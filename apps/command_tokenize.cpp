@@ -254,8 +254,7 @@ void add_tokenize_command(CLI::App& program) {
       "         evenkeel tokenize --config run.toml\n"
       "         evenkeel tokenize --model models/olmoe --data rows.jsonl --template paper --json\n\n"
       "Prints the token ids of each line as a JSON array; with --decode, turns such arrays back into text. With "
-      "--config "
-      "or --data it shows rows as training sees them: text, ids, targets of the loss, and what was cut.");
+      "--config or --data it shows rows as training sees them: text, ids, targets of the loss, and what was cut.");
   command->add_option("--model", flags->model, "model folder with tokenizer.json, or that file");
   command->add_option("--input", flags->input, "file to read line by line (ends at \\n only); - is standard input");
   command->add_option("--config", flags->config, "config of a run, whose training rows are shown");
@@ -275,8 +274,7 @@ void add_tokenize_command(CLI::App& program) {
   command->add_flag("--jsonl", flags->jsonl, "texts are JSON strings, one a line: for texts that hold newlines");
   command->add_flag("--chat", flags->chat,
                     "lines are {\"messages\": [...]}, with tools and documents: prints text, ids and, behind an "
-                    "answer, targets of the loss, as JSON; "
-                    "\"add_generation_prompt\": true opens an answer");
+                    "answer, targets of the loss, as JSON; \"add_generation_prompt\": true opens an answer");
   command->add_option("--chat-template", flags->chat_template,
                       "--chat, --data: a template file in the place of the model's");
   command->add_option("--date", flags->date,
