@@ -9,6 +9,7 @@
 #include "apps/commands.h"
 #include "apps/method_flag.h"
 #include "apps/model_options.h"
+#include "apps/output.h"
 #include "apps/output_paths.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
@@ -28,7 +29,7 @@ struct StudyFlags {
   std::optional<std::string> shard;
   std::vector<std::string> settings, only;
   int64_t jobs = 1;
-  bool dry_run = false, resume = false;
+  bool dry_run = false, resume = false, while_read = false;
 };
 
 study::StudyCommand study_command_of(const StudyFlags& flags) {
@@ -89,9 +90,9 @@ void run_study_command(const StudyFlags& flags) {
   const NewFolders folders(folder);
   const auto labels = task.labels();
   const auto again = command_line(study::resume_words(command, folder));
+  const auto stop = [&] { return interrupt_requested() || (flags.while_read && reader_gone()); };
   try {
-    conclude_study(study::run_study(command, std::move(task), interrupt_requested), {labels.begin(), labels.end()},
-                   again);
+    conclude_study(study::run_study(command, std::move(task), stop), {labels.begin(), labels.end()}, again);
   } catch (const Error& error) {
     if (!is_full_disk(error)) throw;
     throw error.with_advice(concat("what is done stays; make room, then: ", again));
@@ -125,6 +126,8 @@ void add_study_command(CLI::App& program) {
       "check all runs, print their number, time, FLOPs, memory and disk and the command of a job array, and "
       "stop");
   command->add_flag("--resume", flags->resume, "resume the study in the folder, or start it if there is none");
+  command->add_flag("--while-read", flags->while_read,
+                    "stop, with the state saved, when nobody reads standard output any more");
   add_base_flag(*command, flags->base, "--resume");
   command->callback([flags] { run_study_command(*flags); });
 }

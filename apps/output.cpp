@@ -3,6 +3,7 @@
 #include "base/plain/os_error.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -49,7 +50,10 @@ int Output::finish(int code) {
   return 1;
 }
 
-bool Output::reader_gone() const { return error_ == EPIPE; }
+bool Output::reader_gone() const {
+  pollfd out{.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+  return error_ == EPIPE || (::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0);
+}
 
 Output::int_type Output::overflow(int_type next) {
   write_out();

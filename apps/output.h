@@ -30,7 +30,7 @@ class Output final : public std::streambuf {
   /// \return `code`, or 1 with a line on stderr if `code` is 0 and output was lost. A closed pipe, as after `head`, is
   /// not an error.
   int finish(int code);
-  bool reader_gone() const;
+  bool reader_gone() const;  ///< asks the pipe, also where nothing was written
 
  protected:
   int_type overflow(int_type next) override;
@@ -46,7 +46,7 @@ class Output final : public std::streambuf {
   int error_ = 0;  ///< errno of the first failed write; 0: none
 };
 
-/// Returns true if a write to stdout failed because its reader is gone, as `head` is after some lines.
+/// Returns true if stdout is a pipe whose reader is gone, as `head` is after some lines.
 bool reader_gone();
 
 /// Formats like std::printf and writes to std::cout.

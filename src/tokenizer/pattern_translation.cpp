@@ -368,7 +368,7 @@ class Translator {
     if (options_.ignore_case) in_.refuse("a back reference under the option i");
     if (options_.look_behind) in_.refuse("a back reference in a look-behind");
     if (index >= captures_.size() || !captures_[index].closed) in_.refuse("a back reference to no earlier group");
-    if (!captures_[index].settled) in_.refuse("a back reference to a repeated group");
+    if (!captures_[index].settled) in_.refuse("a back reference to a group that is repeated or in a look-around");
     captures_[index].referred = true;
     return write(concat("\\g{", index + 1, "}"));
   }

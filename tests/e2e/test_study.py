@@ -116,8 +116,8 @@ def test_rows_and_participants_are_equal_per_seed_in_all_arms(undisturbed):
     assert (out / "fedit/seed-1/partition.json").read_bytes() != (out / "fedit/seed-2/partition.json").read_bytes()
 
 
-def begin(file, out, *words):
-    return subprocess.Popen([PROGRAM, "study", file, "--out", out, *map(str, words)], cwd=ROOT, stdout=subprocess.DEVNULL,
+def begin(file, out, *words, stdout=subprocess.DEVNULL):
+    return subprocess.Popen([PROGRAM, "study", file, "--out", out, *map(str, words)], cwd=ROOT, stdout=stdout,
                             stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
@@ -235,6 +235,14 @@ def test_a_signal_saves_the_state_and_prints_the_resume_command(undisturbed, fil
     done = subprocess.run(message.split("resume with: ", 1)[1], shell=True, capture_output=True, text=True, cwd=ROOT, timeout=600)
     assert done.returncode == 0, done.stderr
     expect_same_runs(out, undisturbed[0])
+
+
+def test_a_study_can_stop_when_its_reader_is_gone(file, tmp_path):
+    process = begin(file, tmp_path / "out", "--while-read", stdout=subprocess.PIPE)
+    wait_for(lambda: rounds(tmp_path / "out") >= 1, process)
+    process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(timeout=600) == 130 and "the state is saved" in said, said
 
 
 def test_runs_can_be_chosen_by_name(undisturbed, file, tmp_path):

@@ -377,6 +377,34 @@ TEST_F(RoundTest, AFederatedStartContinuesWithoutLostClients) {
             std::string::npos);
 }
 
+/// A fabric whose clients answer without an upload.
+class Empty : public Fabric {
+ public:
+  void announce(std::span<const methods::ClientProfile>, const StateUpdate&) override {}
+  void exchange(std::span<const methods::ClientProfile> to, const Exchange& exchange) override {
+    for (const auto& client : to) try {
+        exchange.check(client, {.client = client.id});
+        exchange.on_reply({.client = client.id});
+      } catch (const Error& error) {
+        exchange.on_lost(client.id, error.what());
+      }
+  }
+};
+
+TEST_F(RoundTest, AFederatedStartRefusesClientsThatSendNoGradients) {
+  auto e = experiment("fed-sb");
+  Empty fabric;
+  int64_t bytes_up = 0;
+  const methods::GradientSample sample{.rows = 1000, .from = methods::SampleFrom::kClients};
+  const auto refused = [&] {
+    return testing::refusal(
+        [&] { StartingGradients(e.server, fabric, bytes_up)(e.server.sites.begin()->first, sample); });
+  };
+  EXPECT_NE(refused().find("0 of 3 clients are left"), std::string::npos) << refused();
+  for (auto& client : e.server.clients) client.examples = 0;
+  EXPECT_NE(refused().find("no client has a row for the gradient of"), std::string::npos) << refused();
+}
+
 // In bfloat16 a value of the base change takes two bytes on server and clients. The last round's part is stored once.
 TEST_F(RoundTest, BaseChangeIsStoredInTheTransportTypeAndItsLastPartOnce) {
   for (const std::string method : {"flora", "fedex-lora"}) {

@@ -131,7 +131,9 @@ TensorMap StartingGradients::sums_of(const std::vector<methods::ClientProfile>& 
                           bytes_up_ += payload->size();
                         },
                     .check =
-                        [&](const methods::ClientProfile&, const Reply& reply) {
+                        [&](const methods::ClientProfile& client, const Reply& reply) {
+                          EK_CHECK(encoded_payload(reply.upload) || client.examples == 0, kData, "client ", client.id,
+                                   " has ", client.examples, " rows and sent no gradients");
                           check_gradients(server_.sites, ask, reply);
                           return std::nullopt;
                         },
@@ -174,7 +176,8 @@ at::Tensor StartingGradients::operator()(const std::string& site, const methods:
     sample_ = sample;
   }
   const auto own = known_.extract(name);
-  return own.empty() ? at::Tensor() : own.mapped();
+  EK_CHECK(!own.empty(), kData, "no client has a row for the gradient of ", site, ", with which the method begins");
+  return own.mapped();
 }
 
 }  // namespace evenkeel::fed

@@ -27,8 +27,8 @@ class StartingGradients {
   StartingGradients(const Server& server, Fabric& fabric, int64_t& bytes_up)
       : server_(server), fabric_(fabric), bytes_up_(bytes_up) {}
 
-  /// Returns the sum of a site's gradients over `sample`; undefined if no row was drawn. \throws kData when fewer
-  /// clients than clients.quorum are left
+  /// Returns the sum of a site's gradients over `sample`. \throws kData when no row was drawn, and when fewer clients
+  /// than clients.quorum are left
   at::Tensor operator()(const std::string& site, const methods::GradientSample& sample);
 
  private:
