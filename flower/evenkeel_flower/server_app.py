@@ -118,7 +118,7 @@ class Relay:
         self.grid, self.lines, self.run_id = grid, lines, run
         self.waiting = {}  # node by message id, in the order in which they are looked for
         self.untaken = {}  # the same, of messages that Flower did not take: each arrives as an error
-        self.known = None  # of the last arrays: a descriptor that keeps their inode theirs, how they were told, the record
+        self.known = None  # the last arrays: a descriptor that pins their inode, their description, the record
 
     def run(self):
         """The line that ends it; None when the program is gone."""

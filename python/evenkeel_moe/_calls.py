@@ -13,7 +13,7 @@ __all__ = ["Call", "Refused", "current"]
 _threads = threading.local()
 
 PartOf = Callable[[Any, float], Any]
-"""A part of a sum, of an upload and its weight."""
+"""A term of a sum, from an upload and its weight."""
 
 OF_PARTS = frozenset({"group", "sites"})
 """What a part of a sum may ask for. Anything else would wait for the sum."""
@@ -106,7 +106,7 @@ class Call:
 
     def group(self, of: int, name: str, fixed: str = "") -> Dict[str, Any]:
         """A group of tensors of an object, as arrays by name, or as factors by site. fixed: the name of a group that is
-        to be read alone; "": it can be edited."""
+        read-only; "": it can be edited."""
         from ._objects import Factors, FixedFactors, TrainedFactors
 
         reply = self.ask({"ask": "group", "of": of, "name": name})
@@ -122,7 +122,7 @@ class Call:
         return group
 
     def leaf(self, group: str, tensor: Any) -> Any:
-        """A tensor, by which torch differentiates the loss of a hook if it is a parameter or holds router logits."""
+        """A tensor, with requires_grad where a loss hook may differentiate by it."""
         is_variable = group in ("parameters", "extra_parameters") or group.startswith("logits/")
         if tensor is not None and is_variable and self.library == "torch" and self.hook in ("extra_loss", "penalty"):
             tensor.requires_grad_(True)
@@ -151,7 +151,7 @@ class Call:
         return tensor
 
     def check_fixed(self) -> None:
-        """Raises TypeError where a tensor was edited that is to be read alone: torch only counts such edits."""
+        """Raises TypeError where a read-only tensor was edited: torch only counts such edits."""
         for name, tensor in self.fixed:
             if not tensor.is_inference() and tensor._version > 0:
                 raise TypeError(f"a tensor of {name} was edited: the program would not see the change; edit a copy")

@@ -52,7 +52,7 @@ def encoded(value: Any, packer: Packer) -> Any:
 
 CHANGEABLE: Dict[str, Type[Any]] = {"state": ServerState, "round": RoundView, "client": Client, "download": Payload, "upload": Payload,
                                     "setup": LocalSetup, "counts": dict}
-"""Arguments of `super().hook()` that a hook may make itself. The others are those that it was called with."""
+"""Arguments that a hook may build for `super().hook()`; others must be those it got."""
 
 
 def given_to_base(call: Call, key: str, value: Any, packer: Packer) -> Any:

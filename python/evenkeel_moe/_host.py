@@ -10,11 +10,11 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
 from . import _hooks
 from ._calls import Call, Refused
-from ._source import sha256_of_source
+from ._source import functions_of, sha256_of_source
 from ._version import __version__
 from ._wire import Closed, Packer, Wire
 from .method import Method, described
@@ -33,6 +33,7 @@ class Host:
         self.wire = Wire(connection)
         self.find, self.on_error = find, on_error
         self.cls: Any = None
+        self.file = ""
         self.objects: List[Method] = []
 
     def run(self) -> None:
@@ -57,7 +58,7 @@ class Host:
         except BaseException as error:
             packer = Packer(self.wire)
             reply = {"error": self._error(error, "hello" in message or "make" in message)}
-            error.__traceback__ = None
+            _clear(error)
         self.wire.finish(reply, packer)
         if "hello" in message and "error" not in reply:
             threading.Thread(target=_import_numpy, daemon=True).start()
@@ -67,8 +68,8 @@ class Host:
             raise RuntimeError(f"the program is version {message['version']}, the package evenkeel_moe in {PACKAGE} {__version__}")
         if importlib.util.find_spec("numpy") is None:
             raise ImportError(f"a method in Python needs numpy in {sys.executable}")
-        self.cls, file, sha256 = self.find(message["hello"], message["class"])
-        return {"description": described(self.cls, file, sha256)}
+        self.cls, self.file, sha256 = self.find(message["hello"], message["class"])
+        return {"description": described(self.cls, self.file, sha256)}
 
     def _make(self, options: Mapping[str, Any]) -> Dict[str, Any]:
         self.objects.append(self.cls(**options))
@@ -84,16 +85,32 @@ class Host:
         if isinstance(error, Refused):
             return {"kind": "data", "text": str(error), "refusal": error.number}
         self.on_error(error)
-        return {"kind": "config" if is_config else "data", "text": f"{type(error).__name__}: {error}{_place(error)}"}
+        return {"kind": "config" if is_config else "data", "text": f"{type(error).__name__}: {error}{_place(error, self._files())}"}
+
+    def _files(self) -> Set[str]:
+        """The files of the class: those of its functions too, which cells of a notebook and base classes have elsewhere."""
+        classes = [one for one in getattr(self.cls, "__mro__", ()) if issubclass(one, Method) and one is not Method]
+        return {self.file, *(innermost.__code__.co_filename for one in classes for innermost in dict(functions_of(one)).values())}
 
 
-def _place(error: BaseException) -> str:
-    """The innermost line of the error's traceback that is not of this package."""
+def _clear(error: BaseException) -> None:
+    """Frees what the frames of an error and of its causes hold, so that no array outlives the call."""
+    import traceback
+
+    errors: List[BaseException] = [error]
+    for one in errors:
+        traceback.clear_frames(one.__traceback__)
+        errors += [other for other in (one.__cause__, one.__context__) if other is not None and other not in errors]
+
+
+def _place(error: BaseException, own: Set[str]) -> str:
+    """The innermost line of the error's traceback in the files `own`; without one, that is not of this package."""
     import traceback
 
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({os.path.basename(error.filename)}, line {error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((PACKAGE, "<"))]
+    every = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in every if frame.filename in own] or [frame for frame in every if not frame.filename.startswith((PACKAGE, "<"))]
     return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}, in {frames[-1].name})" if frames else ""
 
 

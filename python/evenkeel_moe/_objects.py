@@ -269,7 +269,7 @@ Download = Payload
 
 
 class ReceivedPayload(Payload):
-    """What was received, to be read alone."""
+    """What was received, read-only."""
 
     adapters = _Group[Adapters](fixed=True)
     extras = _Group[Tensors](fixed=True)
@@ -295,7 +295,7 @@ class ServerState(_Object):
 
 
 class FixedState(ServerState):
-    """A state to be read alone."""
+    """A read-only state."""
 
     adapters = _Group[Adapters](fixed=True)
     extras = _Group[Tensors](fixed=True)
@@ -333,7 +333,7 @@ class LocalSetup(_Object):
 
 
 class FixedSetup(LocalSetup):
-    """A setup to be read alone."""
+    """A read-only setup."""
 
     adapters = _Group[Adapters](fixed=True)
     extra_trainables = _Group[Tensors](fixed=True)
@@ -343,7 +343,7 @@ class FixedSetup(LocalSetup):
 
 
 class StepSetup(FixedSetup):
-    """The setup of a client that trains: notes can be edited, the rest is to be read alone."""
+    """The setup of a client that trains: notes can be edited, the rest is read-only."""
 
     notes = _Group[Tensors]()
 
@@ -421,7 +421,7 @@ class RoutingCounts:
 
 
 class FixedCounts(RoutingCounts):
-    """Counts to be read alone."""
+    """Read-only counts."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__:
@@ -541,9 +541,12 @@ class Loss:
         self.adapters, self.extras, self.logits = dict(adapters or {}), dict(extras or {}), dict(logits or {})
         self.terms: List[int] = []
 
-    def __add__(self, other: Optional[Loss]) -> Loss:
-        if other is None:
+    def __add__(self, other: Union[Loss, float, None]) -> Loss:
+        """The sum of both. None and 0, with which sum() begins, are no loss."""
+        if other is None or (isinstance(other, (int, float)) and other == 0):
             return self
+        if not isinstance(other, Loss):
+            return NotImplemented
         both = [name for mine, theirs in ((self.adapters, other.adapters), (self.extras, other.extras), (self.logits, other.logits))
                 for name in mine.keys() & theirs.keys()]
         if both:
@@ -561,7 +564,7 @@ class Loss:
 
 
 class Upload(ReceivedPayload):
-    """The upload of a client in `aggregate`, to be read alone."""
+    """The upload of a client in `aggregate`, read-only."""
 
     _fixed = frozenset({"client", "steps"})
 

@@ -24,6 +24,8 @@ ERROR_LINE = "evenkeel: "
 LOG_LINE = re.compile(r"\d\d:\d\d:\d\d (warning|error) +(.*)")
 INTERRUPTED = 130
 LAST_LINES = 50
+LAST_WORDS = 5.0
+"""Seconds for the end of stderr after the program's end. A process that it started may hold it open for longer."""
 LONGEST_LINE = 1 << 16
 """Characters of a line of stderr that are kept together."""
 
@@ -78,12 +80,19 @@ class _Child:
             except KeyboardInterrupt:
                 self.stop()
 
+    def close(self) -> None:
+        """Closes what was read to its end."""
+        self.stdout.close()
+        self.errors.join(LAST_WORDS)
+        if not self.errors.is_alive():
+            self.errors.stream.close()
+
 
 def run_program(arguments: Iterable[str], on_line: Callable[[str], None], cwd: Optional[str] = None) -> int:
     """Runs a command to its end and calls `on_line` with every line of its stdout.
 
-    When Ctrl-C arrives, or `on_line` raises, the program is asked to stop, saves its state, and the exception goes on after
-    that. Returns the exit code 0. Raises EvenkeelError with the program's line for any other.
+    When Ctrl-C arrives, or `on_line` raises, the program is asked to stop, saves its state, and the exception is raised again.
+    Returns 0. Raises EvenkeelError with the program's line for any other exit code.
     """
     child = _Child(arguments, cwd)
     try:
@@ -99,7 +108,7 @@ def run_program(arguments: Iterable[str], on_line: Callable[[str], None], cwd: O
         child.wait_out()
         raise
     finally:
-        child.stdout.close()
+        child.close()
     if code == INTERRUPTED:
         raise KeyboardInterrupt(child.errors.message())
     if code < 0:
@@ -110,7 +119,7 @@ def run_program(arguments: Iterable[str], on_line: Callable[[str], None], cwd: O
 
 
 def ended_as(code: int) -> str:
-    """What became of a process, by its exit code as subprocess has it."""
+    """How a process ended, from subprocess's return code."""
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name

@@ -48,7 +48,7 @@ def _is_script(path: str) -> bool:
 
 
 def child_environment() -> Dict[str, str]:
-    """The variables of the program. Without EVENKEEL_PROGRAM: a script that it names must not start itself for ever.
+    """The program's environment. EVENKEEL_PROGRAM is left out: a script named there would start itself for ever.
 
     EVENKEEL_PYTHON is this Python, with which the program fetches a model (`demo --real`) and hosts a method.
     """

@@ -152,11 +152,12 @@ class RowFiles:
 
     def files_of(self, source: Rows, name: str, who: str) -> Any:
         """The paths of files with these rows. A path that the program reads by itself stays as it is."""
+        listed: Dict[pathlib.Path, str] = {}
         if holds_rows(source):
-            return [str(self._write(source, name, who))]
+            return [str(self._write(source, name, who, listed))]
         if isinstance(source, (list, tuple)):
-            return [path for entry in source for path in self._files_of_path(entry, who)]
-        return self._files_of_path(source, who) if is_path(source) else source
+            return [path for entry in source for path in self._files_of_path(entry, who, listed)]
+        return self._files_of_path(source, who, listed) if is_path(source) else source
 
     def has_written(self, file: str) -> bool:
         return pathlib.Path(file) in self.wrote
@@ -173,8 +174,8 @@ class RowFiles:
     def _of_key(self, value: Any, key: str) -> Any:
         return self.files_of(value, re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"^data\.files\.|^clients\.", "", key)), self.called.get(key, key))
 
-    def _files_of_path(self, path: Any, who: str) -> List[str]:
-        """The files of a path or pattern, where one of them is a table or has columns to rename."""
+    def _files_of_path(self, path: Any, who: str, listed: Dict[pathlib.Path, str]) -> List[str]:
+        """The files of a path or pattern, where one of them is a table or has columns to rename. listed: as of _named()."""
         files = _matches(path)
         are_tables = [file.exists() and (bool(self.columns) or kind_of(file) not in ("json", "")) for file in files]
         if any(file.is_dir() and split_folders(file) for file in files):
@@ -183,25 +184,32 @@ class RowFiles:
             if self.columns:
                 raise bad_rows(f"{who} is {os.fspath(path)}, which is no file: columns renames the keys of files on this machine")
             return [os.fspath(path)]
-        return [str(self._write(file, file.stem, str(file)) if is_table else file) for file, is_table in zip(files, are_tables)]
+        return [str(self._write(file, file.stem, str(file), listed) if is_table else file) for file, is_table in zip(files, are_tables)]
 
-    def _write(self, source: Rows, name: str, who: str) -> pathlib.Path:
+    def _write(self, source: Rows, name: str, who: str, listed: Dict[pathlib.Path, str]) -> pathlib.Path:
         self.asked = True
         folder = self.out / FOLDER
         if not _may_hold_rows(self.out):
             return folder / f"{name}.jsonl"  # the program says why the folder is none to write into
         try:
             self._make(folder)
-            return self._named(source, name, who, folder)
+            return self._named(source, name, who, folder, listed)
         except OSError as error:
             raise EvenkeelError(f"[io] {error.filename or folder}: {error.strerror}", 1, "io") from None
 
-    def _named(self, source: Rows, name: str, who: str, folder: pathlib.Path) -> pathlib.Path:
-        """Writes the rows under a temporary name, then under that of their content."""
+    def _named(self, source: Rows, name: str, who: str, folder: pathlib.Path, listed: Dict[pathlib.Path, str]) -> pathlib.Path:
+        """Writes the rows under a temporary name, then under that of their content.
+
+        listed: the files of a list so far, each with what its rows are of. Equal tables of one name are two files, so that the program tells of
+        the copy.
+        """
         part = temporary_file(folder / name)
         try:
             digest = written_rows(source, self.columns, part, who)
-            file = folder / f"{name}-{digest[:DIGITS]}.jsonl"
+            file, number = folder / f"{name}-{digest[:DIGITS]}.jsonl", 1
+            while listed.setdefault(file, who) != who:
+                number += 1
+                file = folder / f"{name}-{number}-{digest[:DIGITS]}.jsonl"
             if not file.exists():
                 os.replace(part, file)
                 self.wrote[file] = who

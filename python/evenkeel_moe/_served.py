@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Type, Union
 
 from ._host import Host
-from ._source import sha256_of_source
+from ._source import sha256_of_functions, sha256_of_source
 from ._toml import flat_keys, toml_value
 from .errors import EvenkeelError, MissingPackage
 from .method import Method, method_name, options_of
@@ -39,7 +39,7 @@ def class_of(method: MethodLike) -> Optional[Type[Method]]:
 
 
 def chosen_settings(method: Optional[MethodLike], settings: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
-    """The settings of the options of an object, then those of a caller. Raises TypeError when both choose a method."""
+    """An object's options as settings, then the caller's, which win. Raises TypeError when both choose a method."""
     if method is not None and CHOICE in flat_keys(settings or {}):
         raise TypeError(f"method and {CHOICE} of set both choose a method: give one of them")
     return {**(_settings_of(method, method.options) if isinstance(method, Method) else {}), **(settings or {})}
@@ -72,11 +72,9 @@ def source_of(cls: Type[Method]) -> Tuple[str, str]:
     if pathlib.Path(file).is_file() and "ipykernel" not in file:
         return os.path.abspath(file), sha256_of_source(pathlib.Path(file))
     try:
-        text = inspect.getsource(cls)
+        return file, hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()
     except (OSError, TypeError):
-        parts = [(name, one.__code__.co_code.hex(), repr(one.__code__.co_consts)) for name, one in sorted(vars(cls).items()) if hasattr(one, "__code__")]
-        text = repr(parts)
-    return file, hashlib.sha256(text.encode()).hexdigest()
+        return file, sha256_of_functions(cls)
 
 
 def _file_of(cls: Type[Method]) -> str:
@@ -106,7 +104,7 @@ def _folder_of_socket() -> tempfile.TemporaryDirectory[str]:
 
 
 class ServedMethods:
-    """While it is open, the program reaches the classes of `methods` by the words of the command line."""
+    """While open, lets the program call `methods`, named by the flags in `words`."""
 
     def __init__(self, methods: Iterable[Optional[MethodLike]]) -> None:
         self.files = [os.fspath(method) for method in methods if isinstance(method, (str, os.PathLike))]

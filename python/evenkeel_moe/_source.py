@@ -1,4 +1,4 @@
-"""The SHA-256 of a method's source."""
+"""The SHA-256 of a method's source, or of its code where there is no source."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import ast
 import hashlib
 import os
 import pathlib
-from typing import Dict, Iterator, Tuple
+from types import CodeType, FunctionType
+from typing import Any, Dict, Iterator, Tuple
 
-__all__ = ["sha256_of_source"]
+__all__ = ["functions_of", "sha256_of_functions", "sha256_of_source"]
 
 
 def sha256_of_source(file: pathlib.Path) -> str:
@@ -60,3 +61,30 @@ def _imported(source: bytes, file: pathlib.Path, folder: pathlib.Path) -> Iterat
 
 def _files(module: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
     return module.with_name(f"{module.name}.py"), module / "__init__.py"
+
+
+def functions_of(cls: type) -> Iterator[Tuple[str, FunctionType]]:
+    """The functions of a class, not of its bases, each with the name of its attribute: of properties and under decorators too."""
+    for name, value in sorted(vars(cls).items()):
+        for part in (value.fget, value.fset, value.fdel) if isinstance(value, property) else (getattr(value, "__func__", value),):
+            while isinstance(part, FunctionType):
+                yield name, part
+                part = getattr(part, "__wrapped__", None)
+
+
+def sha256_of_functions(cls: type) -> str:
+    """The SHA-256 of the names, code and defaults of a class's functions. Other attributes are left out: a class may count in them."""
+    parts = [f"{name} {_text_of((one.__code__, one.__defaults__, tuple((one.__kwdefaults__ or {}).items())))}" for name, one in functions_of(cls)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _text_of(value: Any) -> str:
+    """A constant as text, without addresses and in one order: of code its operations, names and constants, of what may change its type."""
+    if isinstance(value, CodeType):
+        return _text_of((value.co_code, value.co_names, value.co_varnames, value.co_freevars, value.co_consts))
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_text_of, value))})"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(_text_of, value)))}}}"
+    is_plain = value is None or value is ... or isinstance(value, (bool, int, float, complex, str, bytes, slice))
+    return repr(value) if is_plain else type(value).__name__

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import io
+import itertools
 import json
 import pathlib
+import threading
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
 
 from ._json_rows import as_row, bad_rows, unique_names
@@ -79,10 +82,28 @@ def _opened(path: pathlib.Path) -> BinaryIO:
 
 # --- CSV, TSV ---
 
+_readers = threading.Lock()
+_limits: List[int] = []
+
+
+@contextlib.contextmanager
+def _long_cells() -> Iterator[None]:
+    """While open, csv reads cells of LONGEST_CELL. The last of those that are open at once gives the process its own limit back."""
+    with _readers:
+        _limits.append(csv.field_size_limit())
+        csv.field_size_limit(max(_limits[-1], LONGEST_CELL))
+    try:
+        yield
+    finally:
+        with _readers:
+            before = _limits.pop()
+            if not _limits:
+                csv.field_size_limit(before)
+
+
 def _separated(path: pathlib.Path) -> Placed:
     """Cells as they are written: no text becomes a number, and none stands for a missing value."""
-    csv.field_size_limit(LONGEST_CELL)
-    with _opened(path) as file:
+    with _long_cells(), _opened(path) as file:
         encoding = "utf-16" if file.read(2) in UTF16 else "utf-8-sig"
         file.seek(0)
         text = io.TextIOWrapper(file, encoding=encoding, newline="")
@@ -143,13 +164,13 @@ def _parsed(text: bytes, place: str) -> Any:
 def _json_rows(path: pathlib.Path) -> Placed:
     """Rows of JSON lines, or of a table as one value of JSON."""
     with _opened(path) as file:
-        first = next((line for line in file if line.strip()), b"")
-    if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") and _is_row(first):
+        first, second = [*itertools.islice((line for line in file if line.strip()), 2), b"", b""][:2]
+    if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") and _is_row(first, is_only=not second):
         return _lines(path)
-    return rows_of(_table_of(_json_of(path)), str(path))
+    return rows_of(_table_of(_json_of(path), str(path)), str(path))
 
 
-def _table_of(whole: Any) -> Any:
+def _table_of(whole: Any, who: str) -> Any:
     """The rows of a list, or of an object that has them in `data`, by number, or by columns of values by number."""
     if not isinstance(whole, dict):
         return whole
@@ -157,16 +178,27 @@ def _table_of(whole: Any) -> Any:
         return whole["data"]
     if _is_numbered(whole):
         return list(whole.values())
-    return {name: list(column.values()) if _is_numbered(column) else column for name, column in whole.items()}
+    return _joined(whole, who)
 
 
-def _is_row(line: bytes) -> bool:
-    """True for an object that does not hold all rows. Messages are lists of objects, and no columns."""
+def _joined(columns: Dict[str, Any], who: str) -> Dict[str, Any]:
+    """Columns with their values as lists: of those by number in the order of the first. Raises EvenkeelError for columns with other numbers."""
+    numbered = {name: column for name, column in columns.items() if _is_numbered(column)}
+    first = next(iter(numbered), "")
+    for name, column in numbered.items():
+        missing = [number for number in {**numbered[first], **column} if number not in column or number not in numbered[first]]
+        if missing:
+            raise bad_rows(f"{who}: of the columns {first} and {name} only one has row {missing[0]}, allowed: every row in all columns")
+    return {name: [column[number] for number in numbered[first]] if name in numbered else column for name, column in columns.items()}
+
+
+def _is_row(line: bytes, is_only: bool) -> bool:
+    """True for an object that does not hold all rows, as the only line of a file may. Messages are lists of objects, and no columns."""
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except ValueError:
         return False
-    holds_all = isinstance(row, dict) and row and (isinstance(row.get("data"), list) or _is_numbered(row) or all(map(_is_column, row.values())))
+    holds_all = is_only and isinstance(row, dict) and row and (isinstance(row.get("data"), list) or _is_numbered(row) or all(map(_is_column, row.values())))
     return isinstance(row, dict) and not holds_all
 
 

@@ -9,6 +9,7 @@ from typing import Any, List, Mapping, Optional
 from ._process import text_of
 from ._served import MethodLike, ServedMethods, chosen_settings
 from ._toml import config_words, flat_keys
+from .method import Method
 from .run import Run
 from .training import train
 
@@ -32,6 +33,8 @@ def check_method(method: MethodLike, *, set: Optional[Mapping[str, Any]] = None,
     Returns what was checked. Raises AssertionError naming the promise that is broken, and EvenkeelError when a run fails.
     """
     config = {**CONFIG, **chosen_settings(method, set)}
+    if isinstance(method, Method):
+        method = type(method)  # whose options are in the config
     keys = flat_keys(config)
     if keys["train.rounds"] < 2:
         raise ValueError(f"train.rounds is {keys['train.rounds']}, allowed: 2 or more, so that a run can be stopped between two rounds")
@@ -41,9 +44,8 @@ def check_method(method: MethodLike, *, set: Optional[Mapping[str, Any]] = None,
         checked = ["values are finite", _evaluates(whole, keys["evaluate.budgets"])]
         checked.append(_equal(whole, train({**config, "clients.parallel": 2}, out=out / "parallel", method=method, progress=False),
                               "clients may train in any order"))
-        train(config, set={"train.rounds": 1}, out=out / "resumed", method=method, progress=False)
-        checked.append(_equal(whole, train(config, out=out / "resumed", resume=True, method=method, progress=False),
-                              "a stopped run resumes to the same bits"))
+        stopped = train(config, set={"train.rounds": 1}, out=out / "resumed", method=method, progress=False)
+        checked.append(_equal(whole, stopped.resume(keys["train.rounds"], method=method, progress=False), "a stopped run resumes to the same bits"))
         if ranks:
             with ServedMethods([method]) as served:
                 text_of(["train", *config_words(config), *served.words, "--ranks", "2", "--out", str(out / "ranks"), "--quiet"])

@@ -58,13 +58,13 @@ class Method:
     changes_base: Optional[bool] = None
     """True: `aggregate` may set `base_delta`, which all clients add to the base."""
     exact: Optional[bool] = None
-    """True: the aggregate is the mean of the products B A."""
+    """True: the aggregate is the mean of the products B A. None: as the base method, if no hook is overridden."""
     metrics: Mapping[str, Tuple[float, float]] = {}
     """Metrics that clients report beside the base method's, with their least and largest value."""
     library: str = "numpy"
     """"numpy" or "torch": what tensors are."""
     seconds: float = 300.0
-    """Time limit of a hook."""
+    """Seconds that a hook may go without asking the program."""
 
     def __init__(self, **options: Any) -> None:
         """options: the keys that differ from their defaults. Raises TypeError and ValueError for a wrong name, type or value."""
@@ -167,13 +167,15 @@ def _annotations(cls: type) -> Dict[str, Any]:
     names = [name for one in own for name in one.__dict__.get("__annotations__", {})]
     hints = typing.get_type_hints(cls, include_extras=True)
     return {name: hints[name] for name in names
-            if not name.startswith("_") and name not in SETTINGS and typing.get_origin(hints[name]) is not typing.ClassVar}
+            if not name.startswith("_") and name not in SETTINGS and typing.ClassVar not in (hints[name], typing.get_origin(hints[name]))}
 
 
 def options_of(cls: type) -> Dict[str, Dict[str, Any]]:
     """The options of a class by name: type, default and help. Raises TypeError for one that no config can hold."""
     options = {}
     for name, hint in _annotations(cls).items():
+        if hasattr(Method, name):
+            raise TypeError(f"{cls.__name__}.{name} is annotated as an option, but {name} is an attribute of ek.Method: give the option another name")
         text = ""
         if typing.get_origin(hint) is typing.Annotated:
             text = " ".join(str(part) for part in hint.__metadata__)
@@ -188,7 +190,9 @@ def options_of(cls: type) -> Dict[str, Dict[str, Any]]:
 
 
 def _as_type(value: Any, kind: str, name: str) -> Any:
-    """A value of an option's type. An integer is a number of kind float too."""
+    """A value of an option's type. An integer is a number of kind float too, and numbers and arrays of numpy are those of Python."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if kind.startswith("list["):
         if not isinstance(value, (list, tuple)):
             raise TypeError(f"{name} is {value!r}, expected a list")

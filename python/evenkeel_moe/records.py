@@ -42,9 +42,9 @@ class Records(List[Dict[str, Any]]):
 def selected_scores(records: Records, served_by: str, rank_eval_mode: Optional[str], clients: bool = False) -> Records:
     """The scores of one way of serving and one rank evaluation mode, so that no column mixes them.
 
-    served_by: "run", "transformers", "native_gates", or "all". rank_eval_mode: "a", "b" or "all"; None: "b" where a score has it, whose
-    number of experts per token is that of other methods, otherwise what there is. clients: the scores of single clients instead of those
-    of the global adapter. Records without served_by are the run's.
+    served_by: "run", "transformers", "native_gates", or "all". rank_eval_mode: "a", "b" or "all"; None: "b" (as many
+    experts per token as other methods), else "a". clients: the scores of single clients instead of those of the global adapter. Records
+    without served_by are the run's.
     """
     for name, value, allowed in (("served_by", served_by, ("run", "transformers", "native_gates", "all")),
                                  ("rank_eval_mode", rank_eval_mode, ("a", "b", "all", None))):

@@ -85,12 +85,14 @@ class Study:
         jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. base: the folder that the study's base
         model was moved to. Raises as train().
         """
+        if isinstance(only, str):
+            raise TypeError(f"only is one text, allowed: a list of texts, as [{only!r}]")
         file = self.file if self.file is not None else self.path / "study.toml"
         with ServedMethods(self._methods) as served, \
                 RowFiles(self.path, self._columns, lambda out, _: (out / "study.json").is_file(), called(self._data)) as rows:
             settings = rows.settings_of(settings_with_data(self._data, self._test_data, set))
             rows.check_used()
-            words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(settings), *served.words]
+            words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", "--while-read", *set_flags(settings), *served.words]
             words += ["--jobs", str(jobs)] if jobs is not None else []
             words += ["--base", os.fspath(base)] if base is not None else []
             for label in only:
@@ -128,8 +130,8 @@ class Study:
 
         Keys: served_by, arm, rank_eval_mode, reference (the arm that it is compared with), budget, measure (the
         endpoint), n (pairs of seeds), difference (mean over seeds, arm minus reference), deviation, low and high (95 % interval over seeds,
-        t), bca_low and bca_high (by bootstrap), p, p_holm, shown (p_holm below 0.05), detectable, and differs_in: in what else than the
-        method the two train or score different functions, such as "gating: renormalised (fedit: not renormalised)"; "" if in nothing.
+        t), bca_low and bca_high (by bootstrap), p, p_holm, shown (p_holm below 0.05), detectable, and differs_in: what besides the
+        method differs in what they train or score, such as "gating: renormalised (fedit: not renormalised)"; "" if nothing.
         None where too few seeds are done. served_by, rank_eval_mode: as in Run.evaluations_list().
         """
         report = self.report()

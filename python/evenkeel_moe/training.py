@@ -156,7 +156,7 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     "files", where `set` does not say otherwise. The keys of files take the same rows in `set` and in a dict.
     columns: {"prompt": "question"}: the key that the program reads (docs/your-data.md) -> the column of all rows that it is taken from.
     Rows of Python and of tables are written into `out`/rows as JSON lines, and the run keeps their hash.
-    set: keys to change, {"method.name": "fedit", "train.rounds": 3}. {"train": {"rounds": 3}} changes the same key, and no other.
+    set: keys to change, {"method.name": "fedit", "train.rounds": 3}. {"train": {"rounds": 3}}, nested, changes the same key alone.
     out: the run folder, new or empty; None: runs/<name of the config>.
     resume: resume from the last committed round in `out`. The result has the bits of a run that was never stopped.
     method: a method in Python: a class of ek.Method, whose hooks then run in this process, an object of one with options,
@@ -164,7 +164,7 @@ def train(config: Union[PathLike, Mapping[str, Any]], *, data: Optional[Rows] = 
     raises is the cause of the error here.
     changed_method: with resume: go on although the source of the method has changed.
     base: with resume, the folder that the run's base model was moved to.
-    progress: a progress bar; None: where somebody looks at it, a terminal or a notebook.
+    progress: a progress bar; None: only in a terminal or a notebook.
     on_round, on_evaluation: called after every round and every score of the run itself, those of Run.evaluations. on_event: called with
     every event of docs/json-lines.md, so also with the scores of the exported adapter, of single clients and of the other rank evaluation
     mode. What a callback raises stops the run cleanly and is raised here.
@@ -201,5 +201,5 @@ def _train(words: Sequence[str], out: Optional[PathLike], resume: bool, base: Op
     finally:
         listener.bar.close()
     if not done:
-        raise EvenkeelError("the program ended without its last event", 0)
+        raise EvenkeelError("the program ended without its last event", 2, "internal")
     return Run(done[-1]["run"])

@@ -14,7 +14,7 @@ GUARANTEES = [{"secure_aggregation__mode": "sums"},
               {"privacy__unit": "example", "privacy__noise_multiplier": 1, "privacy__delta": 1e-3, "privacy__clip": 0.1},
               {"privacy__unit": "client", "privacy__noise_multiplier": 1, "privacy__delta": 1e-3, "privacy__clip": 0.5,
                "clients__participation": 1.0}]
-CONDITIONS = {"with `pg = false` and `phi_update = \"off\"`": {"method__ub-smoe__pg": "false", "method__ub-smoe__phi_update": "off"}}
+CONDITIONS = {"with `pg = false`, `phi_update = \"off\"`, phi not averaged": {"method__ub-smoe__pg": "false", "method__ub-smoe__phi_update": "off"}}
 METHODS = [line.split()[0] for line in succeed("list", "methods").stdout.splitlines()]
 
 

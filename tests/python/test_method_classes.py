@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import tomllib
+import typing
 
 import numpy as np
 import pytest
@@ -56,6 +57,34 @@ def test_options_are_those_of_the_class():
     with pytest.raises(TypeError, match="method is 3, allowed: a class of ek.Method"):
         ek.train({}, method=3)
     assert ServerMomentum(momentum=1).options == {"momentum": 1.0}
+
+
+def options_of(annotations, **values):
+    """The options of a class with annotations."""
+    return type("Own", (ek.Method,), {"__annotations__": annotations, **values})().options
+
+
+def test_an_option_hides_nothing_of_a_method():
+    for name in ("penalty", "upload", "options", "check_options"):
+        with pytest.raises(TypeError, match=rf"^Own.{name} is annotated as an option, but {name} is an attribute of ek.Method: give the option another name"):
+            options_of({name: float}, **{name: 0.1})
+    for hint in (typing.ClassVar, typing.ClassVar[float], "typing.ClassVar"):
+        assert options_of({"calls": hint, "step": float}, calls=0, step=1) == {"step": 1.0}
+
+
+def test_options_take_numbers_and_arrays_of_numpy():
+    class Own(ek.Method):
+        count: int = np.int64(3)
+        share: float = np.float32(0.5)
+        steps: typing.List[float] = np.array([1, 2])
+        is_on: bool = False
+
+    assert Own().options == {"count": 3, "share": 0.5, "steps": [1.0, 2.0], "is_on": False}
+    given = Own(count=np.int32(4), share=np.int64(1), steps=np.array([0.5]), is_on=np.bool_(True)).options
+    assert given == {"count": 4, "share": 1.0, "steps": [0.5], "is_on": True} and [type(value) for value in given.values()] == [int, float, list, bool]
+    for wrong in (np.float64(1.5), np.bool_(True), np.array([1])):
+        with pytest.raises(TypeError, match="count is .*, expected int"):
+            Own(count=wrong)
 
 
 def test_a_study_compares_a_class_with_fedit(config, tmp_path):
@@ -473,6 +502,19 @@ def test_the_small_run_of_a_check_may_have_other_budgets_and_needs_two_rounds():
     for settings in ({"train.rounds": 1}, {"train": {"rounds": 0}}):
         with pytest.raises(ValueError, match="train.rounds is [01], allowed: 2 or more"):
             ek.check_method(Louder, set=settings)
+
+
+def test_settings_of_a_check_win_over_the_options_of_an_object(caplog):
+    """A resume that names the arithmetic again would warn."""
+    seen = set()
+
+    class Own(ServerMomentum):
+        def aggregate(self, server, state, round, uploads):
+            seen.add(self.momentum)
+            return super().aggregate(server, state, round, uploads)
+
+    assert "two ranks give the same bits" in ek.check_method(Own(momentum=0.5), set={"method": {"own": {"momentum": 0.1}}})
+    assert seen == {0.1} and [record.message for record in caplog.records if "arithmetic" in record.message] == []
 
 
 class Forgets(ek.Method):

@@ -1,6 +1,7 @@
 """Tests what hooks may edit, hold, ask for and return, and what the base method's hooks keep beside them."""
 
 import copy
+import functools
 import hashlib
 import pathlib
 import sys
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 import evenkeel_moe as ek
-from evenkeel_moe._served import LONGEST_PATH, SOCKET, ServedMethods
+from evenkeel_moe._served import LONGEST_PATH, SOCKET, ServedMethods, source_of
 from evenkeel_moe._source import sha256_of_source
 from own_method import adapter
+from package import python
 
 QUICK = {"train.rounds": 1, "train.local_epochs": 0.25, "evaluate.every": 0}
 
@@ -514,6 +516,50 @@ def test_the_digest_without_relative_imports_is_over_names_and_digests(tmp_path)
     inner.write_text("from ..helper import X\n")
     digests[0] = hashlib.sha256(inner.read_bytes()).hexdigest()
     assert sha256_of_source(inner) == hashlib.sha256(f"{digests[0]}\n../helper.py {digests[1]}".encode()).hexdigest()
+
+
+TYPED = """
+class Own(ek.Method):
+    def aggregate(self, server, state, round, uploads, scale=2):
+        names = [g.mean() for g in sorted(uploads, key=lambda one: one.weight) if g in {'a', 'b', 'c'}]
+        return names, lambda: (scale, 0.5)
+    def upload(self): return 1
+    total = property(lambda self: 3)
+    part = staticmethod(lambda self: 4)
+    @functools.wraps(upload)
+    def decorated(*arguments): return 6
+"""
+
+
+def digest_of_text(text):
+    """The digest of a class whose source Python does not keep, as of `python - < script`."""
+    names = {"__name__": "no_module_of_a_file", "ek": ek, "functools": functools}
+    exec(text, names)
+    return source_of(names["Own"])[1]
+
+
+@pytest.mark.parametrize("old, new", [(".mean()", ".max()"), ("one.weight", "one.budget"), ("'c'", "'d'"), ("0.5", "0.25"), ("scale=2", "scale=3"),
+                                      ("upload(self)", "upload(self, download)"), ("return 1", "return 2"), ("self: 3", "self: 5"), ("self: 4", "self: 5"), ("return 6", "return 7")])
+def test_the_digest_of_a_class_without_a_text_is_of_its_code(old, new):
+    assert digest_of_text(TYPED) == digest_of_text(f"\n\n{TYPED}") != digest_of_text(TYPED.replace(old, new))
+
+
+def test_the_digest_of_a_class_without_a_text_is_that_of_other_processes():
+    code = "import test_method_objects as one; print(one.digest_of_text(one.TYPED))"
+    assert python(code).communicate(timeout=600)[0].strip() == digest_of_text(TYPED)
+
+
+def test_losses_can_be_summed_and_other_terms_are_refused():
+    one, two = ek.Loss(1.0, extras={"x": np.ones(1)}), ek.Loss(2.0, extras={"y": np.ones(1)})
+    total = sum([one, two])
+    assert total.value == 3 and total.extras.keys() == {"x", "y"} and (0 + one) is one is (one + None)
+    for term in (1.0, "a", np.ones(2)):
+        for add in (lambda: one + term, lambda: term + one):
+            with pytest.raises(TypeError, match="unsupported operand|can only concatenate"):
+                add()
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="unsupported operand"):
+        torch.ones(()) + one
 
 
 @pytest.fixture

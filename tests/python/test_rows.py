@@ -1,5 +1,6 @@
 """Tests rows of Python and of tables: what each value becomes, which rows a run gets, and what is refused."""
 
+import csv
 import datetime
 import decimal
 import hashlib
@@ -117,6 +118,42 @@ def test_paths_that_the_program_reads_stay_as_they_are(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_equal_tables_of_one_name_are_two_files(tmp_path):
+    for folder, rows in (("A", asked()), ("B", asked()), ("C", asked(3))):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "t.csv", separated(rows, ","))
+    tables = [tmp_path / folder / "t.csv" for folder in "ABC"]
+    for source in (tables, map(str, tables), [tmp_path / "A/t.csv", str(tmp_path / "[BC]/t.csv")], tmp_path / "*/t.csv", [*tables, tables[1]]):
+        with _row_files.RowFiles(tmp_path / "out", None) as rows:
+            files = rows.files_of([*source] if isinstance(source, map) else source, "train", "data")
+        names = sorted(path.name for path in (tmp_path / "out/rows").iterdir())
+        assert len(names) == 3 and [lines(tmp_path / file) for file in files][:3] == [asked(), asked(), asked(3)]
+        assert files[1] == files[0].replace("/t-", "/t-2-") and set(map(os.path.basename, files)) == set(names)
+
+
+def test_csv_reads_long_cells_and_keeps_the_limit_of_the_process(tmp_path):
+    first, second = (write(tmp_path / name, f"a,b\n1,{'x' * 200_000}\n2,{'y' * 200_000}\n") for name in ("first.csv", "second.csv"))
+    before = csv.field_size_limit()
+    try:
+        for limit in (1000, before, _table_files.LONGEST_CELL + 1):
+            csv.field_size_limit(limit)
+            one, two = (_table_files.rows_of_file(file) for file in (first, second))
+            assert next(one) and next(two) and csv.field_size_limit() >= _table_files.LONGEST_CELL
+            assert len(list(one)) == 1 and csv.field_size_limit() >= _table_files.LONGEST_CELL and len(list(two)) == 1
+            assert csv.field_size_limit() == limit
+    finally:
+        csv.field_size_limit(before)
+
+
+@pytest.mark.parametrize("text, rows", [
+    ('{"prompt":{"0":"a","1":"b"},"completion":{"1":"y","0":"x"}}', [{"prompt": "a", "completion": "x"}, {"prompt": "b", "completion": "y"}]),
+    ('{"data":[1],"prompt":"x"}\n\n{"data":[2],"prompt":"y"}\n', [{"data": [1], "prompt": "x"}, {"data": [2], "prompt": "y"}]),
+    ('{"ids":[1,2]}\n{"ids":[3]}', [{"ids": [1, 2]}, {"ids": [3]}]), ('{"0":{"a":1}}\n{"1":{"a":2}}', [{"0": {"a": 1}}, {"1": {"a": 2}}]),
+    ('{"a":[1,2]}\n\n', [{"a": 1}, {"a": 2}]), ('{\n"a":[1,2]\n}\n', [{"a": 1}, {"a": 2}])])
+def test_json_is_a_table_or_lines(text, rows, tmp_path):
+    assert [row for _, row in _table_files.rows_of_file(write(tmp_path / "rows.json", text))] == rows
+
+
 # --- values ---
 
 NAN = float("nan")
@@ -202,6 +239,8 @@ def test_tables_that_are_no_rows_are_refused_by_name(source, columns, says, tmp_
     ('{"a": 1}\n{"a": {"b": 1, "c": 2, "b": 3}}\n', "rows.jsonl", ':2: the key "b" stands twice in one object'),
     ('[{"a": 1, "a": 2}]', "rows.json", 'rows.json: the key "a" stands twice in one object'),
     ('{"a": NaN}\n', "rows.jsonl", ":1: not valid JSON: NaN is no JSON"), ('{"a": 1}\n{"a"\n', "rows.jsonl", ":2: not valid JSON"),
+    ('{"a": {"0": 1, "1": 2}, "b": {"0": 3, "2": 4}}', "rows.json", "of the columns a and b only one has row 1, allowed: every row in all columns"),
+    ('{"a": {"0": 1}, "b": {"0": 3, "1": 4}}', "rows.json", "of the columns a and b only one has row 1"),
     ("[1, 2]", "rows.json", "row 0 is of type int"), ("{'a': 1}", "rows.txt", "no rows that can be read"), ("plain words\n", "rows.txt", "no rows that can be read"),
     ("", "rows.csv", "no rows"), ("PK\x03\x04", "rows.xlsx", "no rows that can be read"),
 ])
@@ -330,6 +369,17 @@ def test_rows_may_stand_wherever_a_config_names_files(tiny_model, tmp_path):
     sites = ek.train(config, columns=RENAMED, out=tmp_path / "sites", set={"evaluate.budgets": [1.0]})
     assert len(list((sites.path / "rows").iterdir())) == 6
     assert [entry["clients"] for entry in sites.manifest["files"] if "rows/client-" in entry["path"]] == [["site 0"], ["site 1"], ["site 2"]] * 2
+
+
+def test_equal_tables_train_twice_with_a_warning_and_a_run_resumes_with_them(tiny_model, tmp_path, caplog):
+    for folder in "AB":
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "t.csv", separated(asked(), ","))
+    given = {"data": [tmp_path / "A/t.csv", tmp_path / "B/t.csv"], "columns": RENAMED, "out": tmp_path / "run"}
+    run = ek.train(CONFIG, test_data=asked(2), set=own(tiny_model, train__rounds=1), **given)
+    assert sum(map(len, json.loads((run.path / "partition.json").read_text())["clients"])) == 24
+    assert any("is a copy of" in record.message and "its rows count twice" in record.message for record in caplog.records)
+    assert len(ek.train(CONFIG, test_data=asked(2), set=own(tiny_model), resume=True, **given).rounds_list()) == 2
 
 
 def test_without_a_folder_rows_go_into_the_folder_of_the_config(tiny_model, tmp_path, monkeypatch):

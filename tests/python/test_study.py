@@ -1,9 +1,14 @@
 """Tests ek.Study, which reads the folder of a study and runs `evenkeel study`."""
 
+import os
+import pathlib
+import time
+
 import pytest
 
 import evenkeel_moe as ek
-from package import CONFIG, settings
+from package import CONFIG, python, settings
+from test_interrupt import is_gone
 from tiny import sealed
 
 
@@ -32,6 +37,36 @@ def test_the_runs_of_a_study_folder_are_read(folder, small_run):
 def test_a_folder_without_a_study_is_rejected(tmp_path):
     with pytest.raises(ek.EvenkeelError, match="holds no study"):
         ek.Study.open(tmp_path)
+
+
+def test_runs_are_chosen_by_a_list(folder):
+    with pytest.raises(TypeError, match=r"^only is one text, allowed: a list of texts, as \['fedit:5'\]$"):
+        ek.Study.open(folder).run(only="fedit:5")
+
+
+ENDLESS = """
+import sys, evenkeel_moe as ek
+from package import settings
+model, folder = sys.argv[1:3]
+ek.Study(folder + "/study.toml", out=folder + "/study").run(set=settings(model, train__rounds=1000, evaluate__every=1000))
+"""
+
+
+def test_a_study_ends_with_its_python(tiny_model, tmp_path):
+    (tmp_path / "base.toml").write_text(CONFIG.read_text())
+    (tmp_path / "study.toml").write_text('[study]\nbase = "base.toml"\nseeds = [1]\nreference = "fedit"\nendpoint = "accuracy"\n'
+                                         '[[study.arm]]\nname = "fedit"\n')
+    process = python(ENDLESS, tiny_model, tmp_path)
+    rounds = tmp_path / "study/fedit/seed-1/rounds.jsonl"
+    while not rounds.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    (program,) = map(int, pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+    runs = [int(child) for task in os.listdir(f"/proc/{program}/task") for child in pathlib.Path(f"/proc/{program}/task/{task}/children").read_text().split()]
+    process.kill()
+    process.wait()
+    assert is_gone(program) and runs and all(map(is_gone, runs))
+    assert [run["state"] for run in ek.Study.open(tmp_path / "study").runs_list()] == ["planned"]
 
 
 def test_a_study_can_be_run_and_reported(tiny_model, tmp_path):
