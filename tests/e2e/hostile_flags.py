@@ -263,6 +263,7 @@ BAD = {
         "--only": [("one", ["--only", "one", "ARM:SEED", "one:1"]), ("one:2", ["--only", "one:2"]), ("", ["--only"])],
         "--dry-run": [("yes", ["yes"])],
         "--resume": [("yes", ["yes"])],
+        "--while-read": [("yes", ["yes"])],
         "--base": [(NOWHERE, ["--base", NOWHERE, "--resume"])],
     },
 }

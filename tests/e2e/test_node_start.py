@@ -37,7 +37,7 @@ def node(place, model, *more):
     (["--data", "{place}/missing.jsonl"], ["--data", "missing.jsonl", "not there"]),
     (["--data", "{place}/none-*.jsonl"], ["--data", "none-*.jsonl", "matches no file"]),
     (["--data", "{place}/empty"], ["--data", "empty folder"]),
-    (["--data", "{place}/pipe"], ["--data", "pipe", "no file"]),
+    (["--data", "{place}/pipe"], ["--data", "pipe is a pipe or a device"]),
     (["--data", "{place}/rows.jsonl", "{place}/missing.jsonl"], ["--data", "missing.jsonl"]),
     (["--test", "{place}/missing.jsonl"], ["--test", "missing.jsonl"]),
     (["--test", "{place}/empty"], ["--test", "empty folder"]),

@@ -114,7 +114,8 @@ def test_the_slurm_script_is_valid_and_its_options_are_those_of_sbatch():
 
 def submitted(folder, *words, **environment):
     """Runs the script with an srun that starts the command, and a program that prints its arguments."""
-    for name, text in {"srun": 'test "$1" = --ntasks=1; shift; exec "$@"', "evenkeel": 'echo "$EVENKEEL_TORCH" "$@"', "apptainer": 'echo apptainer "$@"'}.items():
+    srun = 'test "$1 $2" = "--ntasks=1 --cpus-per-task=${SLURM_CPUS_PER_TASK:-8}" && shift 2 && exec "$@"'
+    for name, text in {"srun": srun, "evenkeel": 'echo "$EVENKEEL_TORCH" "$@"', "apptainer": 'echo apptainer "$@"'}.items():
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
     return subprocess.run(["bash", SLURM, *words], capture_output=True, text=True, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)

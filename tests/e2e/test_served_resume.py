@@ -104,10 +104,8 @@ GOOD = {"prompt": "Name a metal.", "completion": "tin"}
     ([{"prompt": " ", "completion": "oak"}], ["test.jsonl"]),
 ])
 def test_rows_that_the_server_scores_are_checked_first(rows, says, tiny_model, tmp_path):  # noqa: F811
-    (tmp_path / "train.jsonl").write_text(json.dumps(GOOD) + "\n")
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = settings(model__path=tiny_model, method__name="fedit", data__task="files", data__limit=0, data__partition__kind="iid",
-                     data__files__train=f"['{tmp_path}/train.jsonl']", data__files__test=f"['{tmp_path}/test.jsonl']",
+    words = settings(model__path=tiny_model, method__name="fedit", evaluate__tasks="['files']", data__files__test=f"['{tmp_path}/test.jsonl']",
                      clients__count=2, clients__budgets="[0.5, 1.0]", clients__participation="1.0")
     refused_before_the_port_opens(serve_words(tmp_path, "configs/tiny/train.toml", *words), tmp_path / "run", *says)
 
