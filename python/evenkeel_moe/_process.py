@@ -37,6 +37,7 @@ class _Errors(threading.Thread):
         super().__init__(daemon=True)
         self.stream = stream
         self.last: Deque[str] = collections.deque(maxlen=LAST_LINES)
+        self.was_awaited = False
         self.start()
 
     def run(self) -> None:
@@ -46,11 +47,18 @@ class _Errors(threading.Thread):
             if logged:
                 LOG.warning("%s", logged[2])
 
+    def wait(self) -> None:
+        """Waits for the end of stderr, at most LAST_WORDS in all calls together."""
+        if not self.was_awaited:
+            self.was_awaited = True
+            self.join(LAST_WORDS)
+
     def message(self) -> str:
         """The error line, or what was said last."""
-        self.join()
-        said = [line[len(ERROR_LINE):] for line in self.last if line.startswith(ERROR_LINE)]
-        return said[-1] if said else (self.last[-1] if self.last else "the program ended without a word")
+        self.wait()
+        last = self.last.copy()  # run() may still append to it
+        said = [line[len(ERROR_LINE):] for line in last if line.startswith(ERROR_LINE)]
+        return said[-1] if said else (last[-1] if last else "the program ended without a word")
 
 
 class _Child:
@@ -83,7 +91,7 @@ class _Child:
     def close(self) -> None:
         """Closes what was read to its end."""
         self.stdout.close()
-        self.errors.join(LAST_WORDS)
+        self.errors.wait()
         if not self.errors.is_alive():
             self.errors.stream.close()
 

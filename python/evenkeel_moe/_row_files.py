@@ -10,7 +10,7 @@ import pathlib
 import re
 import uuid
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Type, Union
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple, Type, Union
 
 from ._json_rows import bad_rows, json_lines
 from ._paths import local_path
@@ -22,6 +22,9 @@ __all__ = ["RowFiles", "Rows", "called", "manifest_names", "names_folder", "sett
 
 Rows = Any
 """A data frame, a data set, a table of Arrow, a list of dicts, a dict of columns, a path of a table or of JSON, or a list of paths."""
+
+Identity = Tuple[int, int]
+"""Device and inode of a file, by which the program too knows a file that is named twice (src/data/file_identity.h)."""
 
 ROW_KEY = r"data\.files\.(.+\.)?(train|test)|clients\.client\.(data|test)"
 """Keys of a config that name files of rows."""
@@ -152,9 +155,9 @@ class RowFiles:
 
     def files_of(self, source: Rows, name: str, who: str) -> Any:
         """The paths of files with these rows. A path that the program reads by itself stays as it is."""
-        listed: Dict[pathlib.Path, str] = {}
         if holds_rows(source):
-            return [str(self._write(source, name, who, listed))]
+            return [str(self._write(source, name, who))]
+        listed: Dict[Identity, pathlib.Path] = {}
         if isinstance(source, (list, tuple)):
             return [path for entry in source for path in self._files_of_path(entry, who, listed)]
         return self._files_of_path(source, who, listed) if is_path(source) else source
@@ -174,8 +177,11 @@ class RowFiles:
     def _of_key(self, value: Any, key: str) -> Any:
         return self.files_of(value, re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"^data\.files\.|^clients\.", "", key)), self.called.get(key, key))
 
-    def _files_of_path(self, path: Any, who: str, listed: Dict[pathlib.Path, str]) -> List[str]:
-        """The files of a path or pattern, where one of them is a table or has columns to rename. listed: as of _named()."""
+    def _files_of_path(self, path: Any, who: str, listed: Dict[Identity, pathlib.Path]) -> List[str]:
+        """The files of a path or pattern, where one of them is a table or has columns to rename.
+
+        listed: as of _written().
+        """
         files = _matches(path)
         are_tables = [file.exists() and (bool(self.columns) or kind_of(file) not in ("json", "")) for file in files]
         if any(file.is_dir() and split_folders(file) for file in files):
@@ -184,30 +190,41 @@ class RowFiles:
             if self.columns:
                 raise bad_rows(f"{who} is {os.fspath(path)}, which is no file: columns renames the keys of files on this machine")
             return [os.fspath(path)]
-        return [str(self._write(file, file.stem, str(file), listed) if is_table else file) for file, is_table in zip(files, are_tables)]
+        return [str(self._written(file, listed) if is_table else file) for file, is_table in zip(files, are_tables)]
 
-    def _write(self, source: Rows, name: str, who: str, listed: Dict[pathlib.Path, str]) -> pathlib.Path:
+    def _written(self, table: pathlib.Path, listed: Dict[Identity, pathlib.Path]) -> pathlib.Path:
+        """The file with the rows of a table, which is written once where a list has several paths of it, as by links.
+
+        listed: the tables of the list so far, each with the file that has its rows.
+        """
+        identity = _identity_of(table)
+        if identity not in listed:
+            listed[identity] = self._write(table, table.stem, str(table), listed.values())
+        return listed[identity]
+
+    def _write(self, source: Rows, name: str, who: str, taken: Collection[pathlib.Path] = ()) -> pathlib.Path:
         self.asked = True
         folder = self.out / FOLDER
         if not _may_hold_rows(self.out):
             return folder / f"{name}.jsonl"  # the program says why the folder is none to write into
         try:
             self._make(folder)
-            return self._named(source, name, who, folder, listed)
+            return self._named(source, name, who, folder, taken)
         except OSError as error:
             raise EvenkeelError(f"[io] {error.filename or folder}: {error.strerror}", 1, "io") from None
 
-    def _named(self, source: Rows, name: str, who: str, folder: pathlib.Path, listed: Dict[pathlib.Path, str]) -> pathlib.Path:
+    def _named(self, source: Rows, name: str, who: str, folder: pathlib.Path,
+               taken: Collection[pathlib.Path]) -> pathlib.Path:
         """Writes the rows under a temporary name, then under that of their content.
 
-        listed: the files of a list so far, each with what its rows are of. Equal tables of one name are two files, so that the program tells of
-        the copy.
+        taken: the files of other tables of the list. Equal tables of one name are two files, so that the program tells
+        of the copy.
         """
         part = temporary_file(folder / name)
         try:
             digest = written_rows(source, self.columns, part, who)
             file, number = folder / f"{name}-{digest[:DIGITS]}.jsonl", 1
-            while listed.setdefault(file, who) != who:
+            while file in taken:
                 number += 1
                 file = folder / f"{name}-{number}-{digest[:DIGITS]}.jsonl"
             if not file.exists():
@@ -241,6 +258,15 @@ def _in_rows(message: str, gone: Mapping[pathlib.Path, str]) -> str:
         message = re.sub(re.escape(str(file)) + r":(\d+)", lambda line: f"{who} row {int(line[1]) - 1}", message)
         message = message.replace(str(file), who)
     return message
+
+
+def _identity_of(file: pathlib.Path) -> Identity:
+    """What all paths of a file have in common. A path without its ".." may name another file."""
+    try:
+        status = os.stat(file)
+    except OSError as error:
+        raise EvenkeelError(f"[io] {file}: {error.strerror}", 1, "io") from None
+    return status.st_dev, status.st_ino
 
 
 def _matches(path: Any) -> List[pathlib.Path]:

@@ -66,8 +66,8 @@ def check_without_options(methods: Iterable[MethodLike]) -> None:
 
 
 def source_of(cls: Type[Method]) -> Tuple[str, str]:
-    """The file of a class and the SHA-256 of its source: of the whole file with the modules of its folder that it imports, of its own text in a notebook, or where there is no text of
-    the names and code of its functions."""
+    """The file of a class and the SHA-256 of its source: of the whole file with the modules of its folder that it
+    imports, of its own text in a notebook, or where there is no text of the code of its functions and its bases'."""
     file = _file_of(cls)
     if pathlib.Path(file).is_file() and "ipykernel" not in file:
         return os.path.abspath(file), sha256_of_source(pathlib.Path(file))

@@ -10,7 +10,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence
 
 from ._paths import PathLike, local_path
-from ._process import text_of
+from ._process import run_program
 from ._toml import flat_keys, read_toml
 from .errors import EvenkeelError, MissingPackage
 from .records import Records, selected_scores
@@ -31,10 +31,20 @@ class Report:
         self._folders = folders
 
     def save(self, path: PathLike) -> pathlib.Path:
-        """Writes the page and returns its path. Raises EvenkeelError where the program may not write, as over a run's own files."""
+        """Writes the page and returns its path. Raises EvenkeelError where it cannot, as over a run's own files.
+
+        Runs that were removed or moved since the page was made are not needed.
+        """
         file = local_path(path)
-        _write_page(self._folders, file)  # the program checks the path; the run may have gone on since this page was made
-        file.write_text(self.html, encoding="utf-8")
+        there = [folder for folder in self._folders if _holds_records(local_path(folder))]
+        if there:
+            # The program checks the path; the run may have gone on since this page was made. With --format html it
+            # takes a study whose runs are gone.
+            _write_page(there, file, "--format", "html")
+        try:
+            file.write_text(self.html, encoding="utf-8")
+        except OSError as error:
+            raise EvenkeelError(f"[io] {file}: {error.strerror}", 1, "io") from None
         return file
 
     def _repr_html_(self) -> str:
@@ -45,8 +55,14 @@ class Report:
         return f"<report of {self.title}: {len(self.html)} characters of HTML>"
 
 
-def _write_page(folders: Sequence[PathLike], file: pathlib.Path) -> None:
-    text_of(["report", *(os.fspath(folder) for folder in folders), "--html", str(file), "--quiet"])
+def _write_page(folders: Sequence[PathLike], file: pathlib.Path, *flags: str) -> None:
+    names = [os.fspath(folder) for folder in folders]
+    run_program(["report", *names, "--html", str(file), "--quiet", *flags], lambda _: None)
+
+
+def _holds_records(folder: pathlib.Path) -> bool:
+    """True for a folder of a run or a study."""
+    return any((folder / name).is_file() for name in ("manifest.json", "study.json"))
 
 
 def report_page(folders: Sequence[PathLike]) -> Report:

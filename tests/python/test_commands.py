@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import multiprocessing
 import os
 import pickle
@@ -89,11 +90,40 @@ def test_a_program_without_a_last_event_has_a_defect(monkeypatch, tmp_path):
     assert (raised.value.exit_code, raised.value.kind) == (2, "internal")
 
 
-def test_a_process_that_holds_stderr_open_holds_up_no_command(monkeypatch, tmp_path):
-    program(tmp_path, monkeypatch, f"sleep 100 >/dev/null & echo $! >{tmp_path}/pid; echo '{{\"name\": \"a\"}}'")
-    monkeypatch.setattr(_process, "LAST_WORDS", 0.1)
+def refused_methods():
+    with pytest.raises(ek.EvenkeelError, match="^nothing is there$") as raised:
+        ek.list_methods()
+    return raised.value.exit_code
+
+
+@pytest.mark.parametrize("ending, call, result", [
+    ("echo '{\"name\": \"a\"}'", ek.list_methods, [{"name": "a"}]),
+    ("echo evenkeel: nothing is there >&2; exit 1", refused_methods, 1)], ids=["exit code 0", "exit code 1"])
+def test_a_process_that_holds_stderr_open_holds_up_no_command(monkeypatch, tmp_path, ending, call, result):
+    program(tmp_path, monkeypatch, f"sleep 100 >/dev/null & echo $! >{tmp_path}/pid; {ending}")
+    monkeypatch.setattr(_process, "LAST_WORDS", 1)
     begin = time.monotonic()
     try:
-        assert ek.list_methods() == [{"name": "a"}] and time.monotonic() - begin < 50
+        assert call() == result and time.monotonic() - begin < 50
     finally:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_a_line_of_stderr_may_come_while_its_lines_are_read():
+    class Line(str):
+        """A line during whose reading another one comes."""
+        def startswith(self, *start):
+            errors.last.append("later")
+            return super().startswith(*start)
+
+    errors = _process._Errors(io.StringIO())
+    errors.last.append(Line("evenkeel: nothing is there"))
+    assert errors.message() == "nothing is there"
+
+
+def test_the_end_of_stderr_is_awaited_once(monkeypatch):
+    """close() and message() both need it."""
+    seconds = []
+    monkeypatch.setattr(_process._Errors, "join", lambda self, timeout=None: seconds.append(timeout))
+    errors = _process._Errors(io.StringIO())
+    assert [errors.wait(), errors.message(), errors.message()][1:] == 2 * ["the program ended without a word"] and seconds == [_process.LAST_WORDS]

@@ -1,8 +1,6 @@
 """Tests what hooks may edit, hold, ask for and return, and what the base method's hooks keep beside them."""
 
 import copy
-import functools
-import hashlib
 import pathlib
 import sys
 import tempfile
@@ -12,10 +10,8 @@ import numpy as np
 import pytest
 
 import evenkeel_moe as ek
-from evenkeel_moe._served import LONGEST_PATH, SOCKET, ServedMethods, source_of
-from evenkeel_moe._source import sha256_of_source
+from evenkeel_moe._served import LONGEST_PATH, SOCKET, ServedMethods
 from own_method import adapter
-from package import python
 
 QUICK = {"train.rounds": 1, "train.local_epochs": 0.25, "evaluate.every": 0}
 
@@ -481,73 +477,6 @@ def test_what_a_client_cannot_train_with_is_refused_by_the_name_of_the_hook(conf
 
 
 # --- without the program ---
-
-def test_a_relative_import_is_of_the_modules_own_folder(tmp_path):
-    package, own = tmp_path / "package", tmp_path / "own.py"
-    (package / "deep").mkdir(parents=True)
-    (tmp_path / "core.py").write_text("X = 0\n")  # beside the method, and not what ".core" is
-    own.write_text("from package import X\n")
-    (package / "__init__.py").write_text("from .core import X\n")
-    (package / "core.py").write_text("from . import other\nfrom .deep.part import X\n")
-    (package / "deep/__init__.py").write_text("")
-    (package / "deep/part.py").write_text("from ..last import X\nfrom ...far import X\n")
-    for name in ("package/other.py", "package/last.py", "far.py"):
-        (tmp_path / name).write_text("X = 1\n")
-    files = ["own.py", "package/__init__.py", "package/core.py", "package/other.py", "package/deep/__init__.py", "package/deep/part.py",
-             "package/last.py", "far.py"]
-    for name in files:
-        before, text = sha256_of_source(own), (tmp_path / name).read_text()
-        (tmp_path / name).write_text(text + "# changed\n")
-        assert sha256_of_source(own) != before, name
-        (tmp_path / name).write_text(text)
-        assert sha256_of_source(own) == before
-    (tmp_path / "core.py").write_text("X = 2\n")
-    assert sha256_of_source(own) == before
-
-
-def test_the_digest_without_relative_imports_is_over_names_and_digests(tmp_path):
-    own, helper = tmp_path / "own.py", tmp_path / "helper.py"
-    own.write_text("import helper\n")
-    helper.write_text("X = 1\n")
-    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (own, helper)]
-    assert sha256_of_source(own) == hashlib.sha256(f"{digests[0]}\nhelper.py {digests[1]}".encode()).hexdigest()
-    inner = tmp_path / "package/methods.py"
-    inner.parent.mkdir()
-    inner.write_text("from ..helper import X\n")
-    digests[0] = hashlib.sha256(inner.read_bytes()).hexdigest()
-    assert sha256_of_source(inner) == hashlib.sha256(f"{digests[0]}\n../helper.py {digests[1]}".encode()).hexdigest()
-
-
-TYPED = """
-class Own(ek.Method):
-    def aggregate(self, server, state, round, uploads, scale=2):
-        names = [g.mean() for g in sorted(uploads, key=lambda one: one.weight) if g in {'a', 'b', 'c'}]
-        return names, lambda: (scale, 0.5)
-    def upload(self): return 1
-    total = property(lambda self: 3)
-    part = staticmethod(lambda self: 4)
-    @functools.wraps(upload)
-    def decorated(*arguments): return 6
-"""
-
-
-def digest_of_text(text):
-    """The digest of a class whose source Python does not keep, as of `python - < script`."""
-    names = {"__name__": "no_module_of_a_file", "ek": ek, "functools": functools}
-    exec(text, names)
-    return source_of(names["Own"])[1]
-
-
-@pytest.mark.parametrize("old, new", [(".mean()", ".max()"), ("one.weight", "one.budget"), ("'c'", "'d'"), ("0.5", "0.25"), ("scale=2", "scale=3"),
-                                      ("upload(self)", "upload(self, download)"), ("return 1", "return 2"), ("self: 3", "self: 5"), ("self: 4", "self: 5"), ("return 6", "return 7")])
-def test_the_digest_of_a_class_without_a_text_is_of_its_code(old, new):
-    assert digest_of_text(TYPED) == digest_of_text(f"\n\n{TYPED}") != digest_of_text(TYPED.replace(old, new))
-
-
-def test_the_digest_of_a_class_without_a_text_is_that_of_other_processes():
-    code = "import test_method_objects as one; print(one.digest_of_text(one.TYPED))"
-    assert python(code).communicate(timeout=600)[0].strip() == digest_of_text(TYPED)
-
 
 def test_losses_can_be_summed_and_other_terms_are_refused():
     one, two = ek.Loss(1.0, extras={"x": np.ones(1)}), ek.Loss(2.0, extras={"y": np.ones(1)})

@@ -96,6 +96,21 @@ def test_a_report_is_not_saved_over_a_file_of_a_run(run_and_calls, tmp_path):
     assert run.report().save(run.path / "report.html").exists() and run.config["train"]["rounds"] == 2
 
 
+def test_a_report_outlives_its_runs(run_and_calls, tmp_path):
+    """The files of a run that is still there are protected."""
+    first, second = (ek.Run(shutil.copytree(run_and_calls[0].path, tmp_path / name)) for name in ("first", "second"))
+    report, before = first.report(second), (second.path / "config.toml").read_bytes()
+    first.path.rename(tmp_path / "moved")
+    assert report.save(tmp_path / "page.html").read_text() == report.html
+    with pytest.raises(ek.EvenkeelError, match="reads or keeps"):
+        report.save(second.path / "config.toml")
+    assert (second.path / "config.toml").read_bytes() == before
+    shutil.rmtree(second.path)
+    assert report.save(tmp_path / "again.html").read_text() == report.html
+    with pytest.raises(ek.EvenkeelError, match=r"^\[io\] .*gone/page.html: No such file"):
+        report.save(tmp_path / "gone/page.html")
+
+
 def test_resume_with_more_rounds_equals_a_longer_run(run_and_calls, tiny_model, tmp_path):
     run = train(tiny_model, tmp_path / "run", {"train__rounds": 1})
     assert len(run.rounds_list()) == 1

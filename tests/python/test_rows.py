@@ -131,6 +131,37 @@ def test_equal_tables_of_one_name_are_two_files(tmp_path):
         assert files[1] == files[0].replace("/t-", "/t-2-") and set(map(os.path.basename, files)) == set(names)
 
 
+def test_a_table_under_several_paths_is_one_file(tmp_path):
+    """The program matches JSON lines as files too. The path of messages is the first one."""
+    (tmp_path / "d/deep").mkdir(parents=True)
+    table = write(tmp_path / "d/t.csv", separated(asked(), ","))
+    json_file = write(tmp_path / "d/rows.jsonl", json_lines(asked(3)))
+    (tmp_path / "folder").symlink_to(tmp_path / "d/deep")
+    for place in ("t.csv", "linked.csv"):
+        (tmp_path / place).symlink_to(table)
+    for place in ("d/deep/t.csv", "d/hard.csv"):
+        os.link(table, tmp_path / place)
+    paths = ["t.csv", "linked.csv", "d/deep/t.csv", "d/hard.csv", "d/deep/../t.csv", "folder/../t.csv", "d/*.csv"]
+    for number, others in enumerate((paths, *([path] for path in paths))):
+        with _row_files.RowFiles(tmp_path / str(number), None) as rows:
+            files = rows.files_of([tmp_path / "d/t.csv", *(str(tmp_path / path) for path in others)], "train", "data")
+        assert len(set(files)) == len(list((tmp_path / str(number) / "rows").iterdir())) == 1 and lines(tmp_path / files[0]) == asked(), others
+        assert rows.wrote == {tmp_path / files[0]: str(table)}
+    os.link(json_file, tmp_path / "hard.jsonl")
+    with _row_files.RowFiles(tmp_path / "out", {"prompt": "question"}) as rows:
+        assert len(set(rows.files_of([json_file, tmp_path / "hard.jsonl"], "train", "data"))) == len(rows.wrote) == 1
+
+
+def test_a_path_with_two_dots_after_a_link_is_not_shortened(tmp_path):
+    (tmp_path / "other/deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "other/deep")
+    for folder, rows in ((".", asked()), ("other", asked(3))):
+        write(tmp_path / folder / "t.csv", separated(rows, ","))
+    with _row_files.RowFiles(tmp_path / "out", None) as rows:
+        files = rows.files_of([tmp_path / "t.csv", tmp_path / "link/../t.csv"], "train", "data")
+    assert [lines(tmp_path / file) for file in files] == [asked(), asked(3)]
+
+
 def test_csv_reads_long_cells_and_keeps_the_limit_of_the_process(tmp_path):
     first, second = (write(tmp_path / name, f"a,b\n1,{'x' * 200_000}\n2,{'y' * 200_000}\n") for name in ("first.csv", "second.csv"))
     before = csv.field_size_limit()

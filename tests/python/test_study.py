@@ -39,6 +39,15 @@ def test_a_folder_without_a_study_is_rejected(tmp_path):
         ek.Study.open(tmp_path)
 
 
+def test_the_page_of_a_study_outlives_its_runs(folder, tmp_path):
+    page, before = ek.Study.open(folder).page(), (folder / "study.json").read_bytes()
+    (folder / "fedit/seed-5").unlink()
+    assert page.save(tmp_path / "page.html").read_text() == page.html
+    with pytest.raises(ek.EvenkeelError, match="reads or keeps"):
+        page.save(folder / "study.json")
+    assert (folder / "study.json").read_bytes() == before
+
+
 def test_runs_are_chosen_by_a_list(folder):
     with pytest.raises(TypeError, match=r"^only is one text, allowed: a list of texts, as \['fedit:5'\]$"):
         ek.Study.open(folder).run(only="fedit:5")
