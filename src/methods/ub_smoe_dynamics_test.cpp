@@ -106,6 +106,14 @@ TEST(UbSmoeDynamics, RhoOvershootsAndHasNoLimitWhereFewClientsAreActive) {
   EXPECT_GT(beside_active_clients(gt, 3), 50);
 }
 
+TEST(UbSmoeDynamics, ALinearRhoHasALimitForExpertsIdleAtTheLowestKAlone) {
+  const auto gt = pseudo_gradients_over("rho_fn = \"linear\"\n", 60);
+  expect_momentum(gt, {3.75, 1.875, 0.9375, 0.46875});  // m = 0.94, 1.41 and 1.64
+  EXPECT_NEAR(beside_active_clients(gt, 1), 12 * (1 - std::pow(15.0 / 16, 60)), 2e-2);
+  EXPECT_GT(beside_active_clients(gt, 2), 1e6);
+  EXPECT_GT(beside_active_clients(gt, 3), 1e6);
+}
+
 // Experts that no client uses, beside others that move by 1 per step in every round. They move by 2 at most.
 TEST(UbSmoeDynamics, RelativeClipBoundsUnusedExperts) {
   const auto ub = method();

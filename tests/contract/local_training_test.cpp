@@ -234,6 +234,23 @@ TEST(LocalTraining, EveryOptionOfTheOptimiserChangesARun) {
   }
 }
 
+// The algorithm as printed: plain SGD for all experts, the idle ones by rho Gt. Both readings of R11 are then one.
+TEST(LocalTraining, PlainSgdStepsByAPseudoGradientAsByAGradient) {
+  TinyFederation world;
+  const auto decoupled = make_method("ub-smoe", "pg_clip_mode = 'off'");
+  const auto as_gradient = make_method("ub-smoe", "pg_clip_mode = 'off'\npg_apply = 'adam_grad'");
+  const auto state = world.run(*decoupled, 1);
+  world.training.optimizer = {.name = train::OptimizerName::kSgd, .lr = 0.05, .weight_decay = 0};
+  const auto trained = [&](const methods::FederatedMethod& method) {
+    return world.train(method, state, world.round(1), world.clients[0]).upload.adapters;
+  };
+  const auto printed = trained(*decoupled);
+  EXPECT_LT(difference(printed, trained(*as_gradient)), 1e-6);
+  EXPECT_GT(difference(printed, trained(*make_method("ub-smoe", "pg = false"))), 1e-3) << "no expert was idle";
+  world.training.optimizer = {.name = train::OptimizerName::kAdamW, .lr = 0.05, .weight_decay = 0};
+  EXPECT_GT(difference(trained(*decoupled), trained(*as_gradient)), 1e-3);
+}
+
 TEST(LocalTraining, ALimitAboveEveryNormChangesNothing) {
   const auto standard = trained_with("ub-smoe", [](auto&) {});
   EXPECT_TRUE(equal(standard, trained_with("ub-smoe", [](auto& training) { training.max_grad_norm = 1e6; })));

@@ -2,12 +2,13 @@
 docs/methods.md: gradients of every batch at every K by autograd, choices of experts from the routers' logits."""
 import json
 
+import numpy as np
 import pytest
 import torch
 from peft import PeftModel
 from tokenizers import Tokenizer
 
-from federated_run import federated_run
+from federated_run import OLMOE, federated_run
 from peer import load_float32, run
 
 ROWS = [(f"Is the {thing} {kind}?", f" {answer}") for thing, kind, answer in (
@@ -15,6 +16,7 @@ ROWS = [(f"Is the {thing} {kind}?", f" {answer}") for thing, kind, answer in (
     ("seven", "eight", "never, fifteen"), ("fox", "true", "answer1"), ("answer", "seven", "false"), ("dog", "quick", "answer4"), ("plus", "fox", "no"))]
 BATCH, BUDGETS, MOST = 4, {1: 0.25, 2: 0.5, 4: 1.0}, 4
 MEASURES = ["bias", "bias_active", "bias_idle", "predicted", "cosine", "cosine_active", "idle_experts"]
+LAYERS = OLMOE | {"num_hidden_layers": 3}  # an odd number: the median over layers is not their mean
 T_OF_TWO = 4.302652729911275  # t(0.975) with 2 degrees of freedom
 
 
@@ -24,7 +26,7 @@ def trained(tmp_path_factory):
     rows = folder / "rows.jsonl"
     rows.write_text("".join(json.dumps({"prompt": prompt, "completion": answer}) + "\n" for prompt, answer in ROWS))
     return federated_run(folder / "made", "fedit", "data.task=files", "data.limit=0", f"data.files.train=['{rows}']", f"data.files.test=['{rows}']",
-                         "data.template=plain", "method.gate_norm=olmoe_native", f"evaluate.budgets={list(BUDGETS.values())}")
+                         "data.template=plain", "method.gate_norm=olmoe_native", f"evaluate.budgets={list(BUDGETS.values())}", model=LAYERS)
 
 
 class Reference:
@@ -82,13 +84,19 @@ def with_all_layers(of, batches=1):
     return joined
 
 
+def by_layer(of):
+    """Returns [layer][measure]: every layer, the median over layers, and all layers together."""
+    values = torch.stack(measures(of)).T
+    return torch.cat([values[:-1], torch.from_numpy(np.median(values[:-1].numpy(), axis=0, keepdims=True)), values[-1:]])
+
+
 def estimates(passes, top_k, chosen):
     """Returns the measures of all rows and of batches, [layer][measure] each, over the chosen batches."""
     total = lambda k, at: sum(passes[k][b][at] for b in chosen)  # noqa: E731
     all_rows = sums(total(MOST, 0), total(top_k, 0), total(top_k, 1), total(top_k, 2))
     single = [sums(passes[MOST][b][0] / passes[MOST][b][3], passes[top_k][b][0] / passes[top_k][b][3], *passes[top_k][b][1:3]) for b in chosen]
     added = {name: sum(one[name] for one in single) for name in single[0]}
-    return {"all_rows": torch.stack(measures(with_all_layers(all_rows))).T, "batch": torch.stack(measures(with_all_layers(added, len(chosen)))).T}
+    return {"all_rows": by_layer(with_all_layers(all_rows)), "batch": by_layer(with_all_layers(added, len(chosen)))}
 
 
 def test_the_measures_are_those_of_an_independent_computation(trained):
@@ -97,7 +105,7 @@ def test_the_measures_are_those_of_an_independent_computation(trained):
     batches = [ROWS[start:start + BATCH] for start in range(0, len(ROWS), BATCH)]
     passes = {k: [reference.batch(rows, k) for rows in batches] for k in BUDGETS}
     found = [json.loads(line) for line in run("gradient-bias", "--run", run_folder, "--limit", len(ROWS), "--json").splitlines()]
-    layers = [f"model.layers.{i}.mlp" for i in range(len(reference.blocks))] + ["all"]
+    layers = [f"model.layers.{i}.mlp" for i in range(len(reference.blocks))] + ["median", "all"]
     assert [(one["gradient_of"], one["layer"], one["top_k"]) for one in found] == [
         (of, layer, k) for of in ("all_rows", "batch") for layer in layers for k in BUDGETS]
     assert any(one["idle_experts"] > 0 for one in found) and max(one["bias"] for one in found) > 0.05, "nothing to compare"
@@ -119,7 +127,7 @@ def test_the_measures_are_those_of_an_independent_computation(trained):
 def test_several_runs_are_a_mean_with_an_interval_over_runs(trained, tmp_path):
     other = federated_run(tmp_path / "other", "fedit", "data.task=files", "data.limit=0",
                           f"data.files.train=['{trained[1].parent.parent / 'rows.jsonl'}']", f"data.files.test=['{trained[1].parent.parent / 'rows.jsonl'}']",
-                          "data.template=plain", "method.gate_norm=olmoe_native", f"evaluate.budgets={list(BUDGETS.values())}", "seed=12")[1]
+                          "data.template=plain", "method.gate_norm=olmoe_native", f"evaluate.budgets={list(BUDGETS.values())}", "seed=12", model=LAYERS)[1]
     lines = lambda *runs: [json.loads(line) for line in run("gradient-bias", *(word for one in runs for word in ("--run", one)),  # noqa: E731
                                                             "--limit", len(ROWS), "--json").splitlines()]
     one, two, both = lines(trained[1]), lines(other), lines(trained[1], other)

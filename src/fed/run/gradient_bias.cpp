@@ -12,7 +12,7 @@ using Batches = std::vector<std::span<const data::Example>>;
 using SumsByLayer = std::map<std::string, train::BiasSums>;
 using Gradients = train::ExpertGradientSums;
 
-constexpr std::string_view kAllLayers = "all";
+constexpr std::string_view kMedian = "median", kAllLayers = "all";
 
 Batches cut_into_batches(std::span<const data::Example> rows, int64_t size) {
   Batches batches;
@@ -92,20 +92,43 @@ class Measurement {
   std::map<int64_t, methods::LocalSetup> setups_;
 };
 
-/// Returns the measures of each layer and of all together.
-std::map<std::string, train::BiasMeasures> measures_by_layer(const SumsByLayer& sums) {
-  std::map<std::string, train::BiasMeasures> measures;
+using MeasuresByLayer = std::map<std::string, train::BiasMeasures>;
+
+/// Returns the median, of an even number of values the mean of the two in the middle.
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// Returns the median over layers of every measure; nothing for a measure that a layer does not have.
+train::BiasMeasures median_over(const MeasuresByLayer& layers) {
+  train::BiasMeasures median;
+  for (const auto& measure : train::kBiasMeasures) {
+    std::vector<double> values;
+    for (const auto& [layer, one] : layers)
+      if (const auto& value = one.*measure.value) values.push_back(*value);
+    if (values.size() == layers.size()) median.*measure.value = median_of(std::move(values));
+  }
+  return median;
+}
+
+/// Returns the measures of each layer, their median, and those of all layers together.
+MeasuresByLayer measures_by_layer(const SumsByLayer& sums) {
+  MeasuresByLayer measures;
   train::BiasSums together;
   for (const auto& [layer, one] : sums) {
     measures[layer] = train::measures_of(one);
     together.add(one);
   }
+  const auto median = median_over(measures);
+  measures[std::string(kMedian)] = median;
   measures[std::string(kAllLayers)] = train::measures_of(together);
   return measures;
 }
 
 using Key = std::pair<GradientOf, int64_t>;  // and K
-using Measures = std::map<Key, std::map<std::string, train::BiasMeasures>>;
+using Measures = std::map<Key, MeasuresByLayer>;
 
 Measures measures_of(const ByK& by_k) {
   Measures all;
@@ -129,7 +152,7 @@ ByK without(const ByK& all, const ByK& block) {
 
 std::vector<GradientBias> in_order(const Measures& all, std::span<const Measures> left_out,
                                    std::vector<std::string> layers) {
-  layers.emplace_back(kAllLayers);
+  layers.insert(layers.end(), {std::string(kMedian), std::string(kAllLayers)});
   std::vector<GradientBias> result;
   for (const auto of : {GradientOf::kAllRows, GradientOf::kBatch})
     for (const auto& layer : layers)

@@ -23,7 +23,8 @@ constexpr auto names(GradientOf) {
                     config::EnumName<GradientOf>{"batch", GradientOf::kBatch}};
 }
 
-/// The bias in one layer, or in all layers with their tensors concatenated ("all").
+/// The bias in one layer, the median of each measure over the layers ("median"), or the bias in all layers with their
+/// tensors concatenated ("all").
 struct GradientBias {
   GradientOf of = GradientOf::kAllRows;
   std::string layer{};
@@ -37,7 +38,7 @@ struct GradientBias {
 /// The largest number of blocks of batches.
 inline constexpr int64_t kRowBlocks = 20;
 
-/// Computes the bias by kind of gradient, layer ("all" last) and K, ascending.
+/// Computes the bias by kind of gradient, layer (then "median" and "all") and K, ascending.
 /// Cost: two passes over all rows with gradients for every K. Memory: the experts' factors in float64, three times for
 /// every K.
 /// \throws kConfig when the model is dense, lora.targets has no linear of the experts, or a batch has no target

@@ -35,7 +35,7 @@ class GradientBiasTest : public testing::SmallRun {
 TEST_F(GradientBiasTest, IsZeroWithAllExpertsPerTokenAndNotWithFewer) {
   auto e = experiment("fedit");
   const auto found = gradient_bias(e, moved_state(e), rows_of(e));
-  ASSERT_EQ(found.size(), 2u * 3 * 2) << "two kinds of gradient, two layers and all, two K";
+  ASSERT_EQ(found.size(), 2u * 4 * 2) << "two kinds of gradient, two layers, their median and all, two K";
   for (const auto& one : found) {
     if (one.top_k == 4) {
       EXPECT_EQ(one.value.bias, 0) << one.layer;
@@ -55,7 +55,7 @@ TEST_F(GradientBiasTest, ASingleBatchHasTheSameBiasAsAllItsRows) {
   auto rows = rows_of(e);
   rows.resize(2);  // train.batch_size
   const auto found = gradient_bias(e, moved_state(e), rows);
-  for (const auto* layer : {"model.layers.0.mlp", "model.layers.1.mlp", "all"})
+  for (const auto* layer : {"model.layers.0.mlp", "model.layers.1.mlp", "median", "all"})
     for (const auto& measure : train::kBiasMeasures) {
       const auto &all = find(found, GradientOf::kAllRows, layer, 1), &batch = find(found, GradientOf::kBatch, layer, 1);
       EXPECT_NEAR(*(all.value.*measure.value), *(batch.value.*measure.value), 1e-9) << measure.name;

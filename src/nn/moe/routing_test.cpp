@@ -68,6 +68,19 @@ TEST(Route, ACandidateCanBeDemotedOutOfTheSelection) {
   EXPECT_EQ(all, std::vector<int64_t>({1, 2}));
 }
 
+// With N_p <= K the candidates are selected anyway (docs/claims.md).
+TEST(Route, CandidatesUpToKAreNeverPromoted) {
+  const auto scores = random_tensor({50, 7}, 4, at::kFloat), phi = random_tensor({7}, 6, at::kFloat);
+  const auto chosen = [&](int64_t k, const at::Tensor& offsets) {
+    return std::get<0>(route(scores, modulated(k, ModulationMode::kCandidate), offsets, false).experts.sort(1));
+  };
+  for (const int64_t k : {2, 3, 5}) {
+    EXPECT_TRUE(at::equal(chosen(k, phi.abs()), chosen(k, at::zeros({7})))) << k;
+    EXPECT_FALSE(at::equal(chosen(k, -10 * phi.abs()), chosen(k, at::zeros({7})))) << k;
+  }
+  EXPECT_FALSE(at::equal(chosen(1, phi.abs()), chosen(1, at::zeros({7}))));
+}
+
 TEST(Route, TiesGoToTheLowestIndex) {
   const auto scores = at::tensor({1.0, 2.0, 2.0, 1.0, 2.0}, at::kDouble).unsqueeze(0);
   EXPECT_EQ(selected(route(scores, plain(4), {}, false)), std::vector<int64_t>({1, 2, 4, 0}));
