@@ -32,11 +32,11 @@ flower::KeyFormat format_of(const std::string& name) {
   return name == "openssh" ? flower::KeyFormat::kOpenssh : flower::KeyFormat::kPkcs8;
 }
 
-/// Prints the line of the public key. If it cannot be written, the private key is removed, because the command fails.
+/// Prints the line of the public key. If the command fails because the line is lost, the private key is removed.
 void print_public_line(const std::string& line, const fs::path& private_key) try {
   std::cout << line << "\n" << std::flush;
 } catch (const std::ios_base::failure&) {
-  if (!reader_gone()) remove_path(private_key);
+  if (output_failed()) remove_path(private_key);
   throw;
 }
 

@@ -45,10 +45,12 @@ int Output::finish(int code) {
     if (error_ == 0) std::cout.flush();
   } catch (const OutputLost&) {  // finish() reports error_
   }
-  if (error_ == 0 || error_ == EPIPE || code != 0) return code;
+  if (!failed() || code != 0) return code;
   std::cerr << "evenkeel: [io] standard output: cannot be written: " << os_error_text(error_) << '\n';
   return 1;
 }
+
+bool Output::failed() const { return error_ != 0 && error_ != EPIPE; }
 
 bool Output::reader_gone() const {
   pollfd out{.fd = STDOUT_FILENO, .events = 0, .revents = 0};
@@ -83,6 +85,11 @@ void Output::write_out() {
 void Output::write(std::string_view text) {
   if (error_ == 0 && !write_all(STDOUT_FILENO, text)) error_ = errno;
   if (error_ != 0) throw OutputLost();
+}
+
+bool output_failed() {
+  const auto* output = dynamic_cast<const Output*>(std::cout.rdbuf());
+  return output && output->failed();
 }
 
 bool reader_gone() {

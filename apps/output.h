@@ -30,7 +30,8 @@ class Output final : public std::streambuf {
   /// \return `code`, or 1 with a line on stderr if `code` is 0 and output was lost. A closed pipe, as after `head`, is
   /// not an error.
   int finish(int code);
-  bool reader_gone() const;  ///< asks the pipe, also where nothing was written
+  bool failed() const;       ///< true after a write that failed otherwise than by a closed pipe
+  bool reader_gone() const;  ///< asks the pipe or terminal, also where nothing was written
 
  protected:
   int_type overflow(int_type next) override;
@@ -46,7 +47,11 @@ class Output final : public std::streambuf {
   int error_ = 0;  ///< errno of the first failed write; 0: none
 };
 
-/// Returns true if stdout is a pipe whose reader is gone, as `head` is after some lines.
+/// Returns true if output was lost, for which the program exits with 1. A closed pipe is no loss.
+bool output_failed();
+
+/// Returns true if nobody reads stdout any more: it is a pipe whose reader is gone, as `head` is after some lines, or a
+/// terminal that was hung up, for which output_failed() becomes true as well at the next write.
 bool reader_gone();
 
 /// Formats like std::printf and writes to std::cout.

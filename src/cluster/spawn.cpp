@@ -22,6 +22,7 @@
 #include "base/plain/log.h"
 #include "base/plain/os_error.h"
 #include "base/system/events.h"
+#include "base/system/interrupt.h"
 #include "cluster/rank_ends.h"
 
 namespace evenkeel::cluster {
@@ -156,10 +157,7 @@ Launch spawn(int ranks, bool survives_loss) {
     children.add(process, rank);
   }
   ::close(address.listening);
-  struct sigaction action = {};
-  action.sa_handler = hand_on;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  handle_stop_signals(hand_on);
   children.wait_for_all();
   std::_Exit(0);
 }

@@ -102,6 +102,44 @@ TEST_F(FileSets, AFileOfSeveralSetsIsReadOnce) {
   for (const auto& place : set.held_out) EXPECT_NE(*place.file, path("link.jsonl"));
 }
 
+/// Returns how often a text has some words.
+int count_of(std::string_view words, std::string_view text) {
+  int count = 0;
+  for (auto at = text.find(words); at != text.npos; at = text.find(words, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(FileSets, NumbersOfAFileOfSeveralSetsCountOnce) {
+  const auto bad = path("bad.jsonl");
+  write_file_atomic(bad, rows_text(9, "bad") + "{\"prompt\": \"\"}\n");
+  RowOptions from;
+  from.files.sets["x"].train = {bad};
+  from.files.sets["y"].train = {bad, path("b.jsonl")};
+  for (const double held_out : {0.0, 0.25}) {
+    for (auto& [name, set] : from.files.sets) set.held_out = held_out, set.strict = false;
+    from.files.sets["y"].strict = held_out == 0;  // then the bad row is not read again
+    const auto set = training_rows("files", from);
+    EXPECT_EQ(set.left_out, 1);
+    EXPECT_EQ(count_of("cannot be read", set.note), 1) << set.note;
+    EXPECT_EQ(count_of("format, ignore and label of files:y are not used", set.note), 1) << set.note;
+    EXPECT_EQ(count_of(concat("9 rows of ", bad), set.read), 1) << set.read;
+    EXPECT_EQ(set.files, (std::vector{bad, path("b.jsonl")}));
+    EXPECT_EQ(set.rows.size() + set.held_out.size(), 9u + 12u);
+  }
+  const auto trained = questions_of(training_rows("files", from).rows);
+  for (const auto& question : questions_of(test_rows(find_task("files:y", from), from).rows))
+    EXPECT_FALSE(question.starts_with("b ") && trained.contains(question)) << question;
+}
+
+TEST_F(FileSets, ASetWhoseFilesAllBelongToEarlierSetsAddsNothing) {
+  RowOptions from;
+  for (const auto* name : {"x", "y"}) from.files.sets[name].train = {path("a.jsonl")};
+  const auto set = training_rows("files", from);
+  EXPECT_EQ(set.rows.size(), 27u);
+  EXPECT_EQ(set.read, concat("30 rows of ", path("a.jsonl"),
+                             " (prompt_completion), 27 of them to train on, the others held out"));
+}
+
 TEST_F(FileSets, TestFilesNeedNoLabel) {
   write_file_atomic(path("labelled.jsonl"), R"({"prompt": "a", "completion": "b", "site": "north"})");
   auto from = one(

@@ -149,6 +149,7 @@ class FileReader {
     EK_CHECK(seen_ > 0, kData, file_, " holds no rows");
     EK_CHECK(kept_ > 0, kData, "none of the ", seen_, " rows of ", file_,
              " can be read; the first: ", left_out_.first_fault());
+    if (what_.uncounted.contains(file_)) return;
     set_.files.push_back(file_);
     set_.read += concat(set_.read.empty() ? "" : ", ", kept_, " rows of ", file_, " (", config::name_of(*format_), ")");
     append({.rows = {},
@@ -174,9 +175,10 @@ TaskRows file_rows(const FileRows& what) {
   TaskRows set;
   KnownFiles read;
   for (auto& file : found_files(what.patterns)) {
-    if (const auto same = read.with_content_of(file))
+    const bool is_counted = !what.uncounted.contains(file);
+    if (const auto same = is_counted ? read.with_content_of(file) : std::nullopt)
       append({.rows = {}, .note = concat(file, " is a copy of ", *same, ": its rows count twice")}, set);
-    read.add(file);
+    if (is_counted) read.add(file);
     FileReader(what, std::move(file), set).read();
   }
   return set;

@@ -16,6 +16,7 @@
 ///           if (!set.note.empty()) log::warning("[data] ", set.note);
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,6 +90,8 @@ struct FileRows {
   /// True: answers are compared as text, so a row with an empty answer is an error. A text under `answer`, or several,
   /// is accepted too (Row::references).
   bool compared = false;
+  /// Files whose rows are returned without being counted: TaskRows::files, note, left_out and read leave them out.
+  std::set<std::string> uncounted{};
 };
 
 /// Returns the files that the patterns match, in the order of the patterns. Each file is returned once, even if several

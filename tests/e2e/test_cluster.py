@@ -228,6 +228,21 @@ def test_ctrl_c_stops_all_ranks_and_one_process_can_resume(tiny_model, tmp_path,
     expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
 
 
+def test_a_lost_terminal_stops_all_ranks_with_the_state_saved(tiny_model, tmp_path):
+    out = tmp_path / "run"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a process that is started inherits it
+    try:
+        ranks = Ranks(*train(tiny_model, out, "fedit", "--ranks", 2, train__rounds=500))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    ranks.wait_until(lambda: committed(out) >= 1, count=2)
+    for _ in range(3):  # the shell and the kernel each send it
+        ranks.signal(None, signal.SIGHUP)
+        time.sleep(0.002)
+    code, said = ranks.end()
+    assert code == 130 and f"--out {out} --resume" in said, said
+
+
 def test_a_run_of_one_process_can_resume_with_ranks(tiny_model, tmp_path, alone):
     out = tmp_path / "run"
     process = subprocess.Popen([PROGRAM, *map(str, train(tiny_model, out, train__rounds=ROUNDS))], cwd=ROOT, env=ENVIRONMENT,

@@ -220,6 +220,19 @@ def test_a_run_that_cannot_be_private_is_not_joined(tiny_model, tmp_path):
         assert "method smoe-llb uses a client's rows otherwise than by gradients of single rows" in log.read_text()
 
 
+def test_a_private_node_takes_every_file_of_rows_once(tiny_model, tmp_path):
+    config, copy = config_of(tmp_path, tiny_model, [12, 12]), tmp_path / "copy-of-site-0.jsonl"
+    shutil.copy(tmp_path / "site-0.jsonl", copy)
+    with Federation(tmp_path, tiny_model) as federation:
+        federation.serve(config)
+        node, log = federation.node(0, *NODE, "--data", copy)
+        assert wait_for(node, log) == 1
+        said = log.read_text()
+        assert f"{copy} is a copy of {tmp_path / 'site-0.jsonl'}: its rows would train twice" in said, said
+        assert "allowed with --privacy-epsilon: every file once" in said, said
+    assert releases(tmp_path) == []
+
+
 def test_a_server_does_not_take_simulated_privacy(tiny_model, tmp_path):
     config = config_of(tmp_path, tiny_model, [12, 12])
     config.write_text(config.read_text().replace("[train]", "[privacy]\nunit = \"example\"\nepsilon = 8.0\ndelta = 1e-5\nclip = 0.1\n[train]"))

@@ -140,6 +140,17 @@ def test_a_terminal_gets_every_line_and_a_closed_terminal_is_an_error(place):
     os.close(theirs)
 
 
+def test_no_private_key_is_left_unless_its_public_one_was_told_or_not_wanted(tmp_path):
+    ours, theirs = os.openpty()
+    os.close(ours)
+    says_so(started(["keygen", tmp_path / "hung-up.pem"], stdout=theirs), "Input/output error")
+    os.close(theirs)
+    pipe = without_reader()
+    assert started(["keygen", tmp_path / "piped.pem"], stdout=pipe).returncode == 0
+    os.close(pipe)
+    assert [path.name for path in tmp_path.iterdir()] == ["piped.pem"]
+
+
 def test_predictions_that_cannot_be_written_are_an_error(place):
     done = evenkeel(*words_of("evaluate", place), "--predictions", "/dev/full")
     assert done.returncode == 1 and "evenkeel: [io] /dev/full cannot be written" in done.stderr

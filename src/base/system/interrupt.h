@@ -1,6 +1,7 @@
 /// \file  Handles Ctrl-C (SIGINT), SIGTERM, and SIGHUP (a lost terminal), which stays ignored where it is (nohup). The
-/// first signal sets a flag, and the work stops at the next point at which its state can be saved. The second signal
-/// ends the process at once with exit code 130.
+/// first signal sets a flag, and the work stops at the next point at which its state can be saved. The second SIGINT or
+/// SIGTERM ends the process at once with exit code 130. SIGHUP never does and does not count as the first of them: of a
+/// lost terminal the shell and the kernel each send one, and systemd may send SIGTERM as well.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,11 @@
 
 namespace evenkeel {
 
-/// Installs the signal handlers. Call it once, before long work.
+/// Installs `handler`, in place of an earlier one, for SIGINT, for SIGTERM, and for SIGHUP unless that is ignored. It
+/// runs in any thread, and may call async-signal-safe functions only.
+void handle_stop_signals(void (*handler)(int signal));
+
+/// Installs the signal handlers that set the flag. Call it once, before long work.
 void watch_interrupts();
 
 /// Returns true after the first signal. It is cheap enough to call after every step.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "base/plain/error.h"
 #include "base/random/random.h"
@@ -39,9 +40,11 @@ FileSet set_of(const TaskInfo& task, const RowOptions& from) {
 /// What rows of files are for.
 enum class RowUse { kTraining, kBoth, kTesting };
 
-/// Reads files of a set. Only training rows are grouped by their label.
+using FileNames = std::set<std::string>;
+
+/// Reads files of a set. Only training rows are grouped by their label. \param uncounted  as in FileRows
 TaskRows rows_of(std::span<const std::string> patterns, const std::string& name, const FileSet& set, RowUse use,
-                 const RowOptions& from) {
+                 const RowOptions& from, const FileNames& uncounted = {}) {
   return file_rows({.patterns = {patterns.begin(), patterns.end()},
                     .format = set.format,
                     .strict = set.strict,
@@ -53,7 +56,8 @@ TaskRows rows_of(std::span<const std::string> patterns, const std::string& name,
                     .options = set.options,
                     .conversations = from.form == PromptTemplate::kChat,
                     .texts = from.form == PromptTemplate::kPlain,
-                    .compared = use != RowUse::kTraining && set.score != Scoring::kNll});
+                    .compared = use != RowUse::kTraining && set.score != Scoring::kNll,
+                    .uncounted = uncounted});
 }
 
 /// Groups rows that ask the same question, in file order.
@@ -84,11 +88,21 @@ std::vector<bool> held_out_of(std::span<const Row> rows, const FileSet& set) {
   return held;
 }
 
-/// Returns the held-out rows of a set, or all its other rows.
-TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, const RowOptions& from) {
-  const bool both = set.test.empty() && set.held_out > 0;
-  auto all = rows_of(set.train, name, set, both ? RowUse::kBoth : RowUse::kTraining, from);
-  if (!set.test.empty() || set.held_out == 0) return all;
+/// Returns true if a share of the training rows of a set is held out for testing.
+bool holds_out(const FileSet& set) { return set.test.empty() && set.held_out > 0; }
+
+/// Removes the rows of some files.
+void drop(const FileNames& files, TaskRows& all) {
+  std::erase_if(all.rows, [&](const Row& row) { return files.contains(*row.place.file); });
+  std::erase_if(all.held_out, [&](const RowPlace& place) { return files.contains(*place.file); });
+}
+
+/// Returns the held-out rows of a set, or all its other rows. \param again  files that an earlier set names: their rows
+/// take part in the choice of held-out rows, and are neither returned nor counted
+TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, const RowOptions& from,
+                 const FileNames& again = {}) {
+  auto all = rows_of(set.train, name, set, holds_out(set) ? RowUse::kBoth : RowUse::kTraining, from, again);
+  if (!holds_out(set)) return all;
   const auto held = held_out_of(all.rows, set);
   for (size_t i = 0; !held_out && i < held.size(); ++i)
     if (held[i]) all.held_out.push_back(all.rows[i].place);
@@ -98,7 +112,9 @@ TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, con
   EK_CHECK(count > 0, kData, name, ": of ", all.rows.size(), " rows, data.files.held_out = ", set.held_out,
            held_out ? " leaves none to test with" : " leaves none to train on", "; rows that ask the same go together");
   all.rows.resize(count);
-  all.read += concat(", ", count, held_out ? " of them held out" : " of them to train on, the others held out");
+  drop(again, all);
+  all.read +=
+      concat(", ", all.rows.size(), held_out ? " of them held out" : " of them to train on, the others held out");
   return all;
 }
 
@@ -123,8 +139,9 @@ void note_what_is_on_both_sides(const RowOptions& from, TaskRows& rows) {
              rows);
 }
 
-TaskRows training_side(const std::string& name, const FileSet& set, const RowOptions& from) {
-  auto rows = side_of(name, set, /*held_out=*/false, from);
+TaskRows training_side(const std::string& name, const FileSet& set, const RowOptions& from,
+                       const FileNames& again = {}) {
+  auto rows = side_of(name, set, /*held_out=*/false, from, again);
   note_what_is_on_both_sides(from, rows);
   return rows;
 }
@@ -134,29 +151,38 @@ TaskRows test_side(const std::string& name, const FileSet& set, const RowOptions
                           : rows_of(set.test, name, set, RowUse::kTesting, from);
 }
 
-/// Training rows of several sets. A file that several sets name is read once, with the first of them.
+/// Training rows of several sets. A file that several sets name trains once, with the first of them.
 class RowsOfSets {
  public:
-  void add(TaskRows rows) {
-    auto earlier = known_;
-    std::set<std::string> again;
-    for (const auto& file : rows.files)
-      if (!known_.add(file))
-        again.insert(file);
-      else if (const auto same = earlier.with_content_of(file))
-        append({.rows = {}, .note = concat(file, " is a copy of ", *same, ": its rows count twice")}, all);
-    for (const auto& file : again)
-      append({.rows = {}, .note = concat(file, " is in several sets: its rows train once, with the first of them")},
-             all);
-    std::erase_if(rows.rows, [&](const Row& row) { return again.contains(*row.place.file); });
-    std::erase_if(rows.held_out, [&](const RowPlace& place) { return again.contains(*place.file); });
-    std::erase_if(rows.files, [&](const std::string& file) { return again.contains(file); });
-    append(std::move(rows), all);
+  /// Adds the rows of a set. A file of an earlier set is read only if the choice of held-out rows depends on it.
+  void add(const std::string& name, FileSet set, const RowOptions& from) {
+    set.train = found_files(set.train);
+    const auto again = files_of_earlier_sets(name, set.train);
+    if (again.size() == set.train.size()) return;
+    if (!holds_out(set)) std::erase_if(set.train, [&](const std::string& file) { return again.contains(file); });
+    append(training_side(name, set, from, again), all);
   }
 
   TaskRows all{};
 
  private:
+  /// Returns those of a set's files that an earlier set names. Notes them, and copies of other sets' files.
+  FileNames files_of_earlier_sets(const std::string& name, std::span<const std::string> files) {
+    auto earlier = known_;
+    FileNames again;
+    for (const auto& file : files)
+      if (!known_.add(file)) {
+        again.insert(file);
+        note(concat(file, " is in several sets: its rows train once, with the first of them; format, ignore and label ",
+                    "of ", name, " are not used for them"));
+      } else if (const auto same = earlier.with_content_of(file)) {
+        note(concat(file, " is a copy of ", *same, ": its rows count twice"));
+      }
+    return again;
+  }
+
+  void note(std::string text) { append({.rows = {}, .note = std::move(text)}, all); }
+
   KnownFiles known_;
 };
 
@@ -179,7 +205,7 @@ TaskRows file_training_rows(const RowOptions& from) {
     return of_clients(from, [&](const FileSet& set) { return training_side("files", set, from); });
   RowsOfSets sets;
   for (const auto& [name, set] : from.files.by_task())
-    if (!set.train.empty()) sets.add(training_side(name, set, from));
+    if (!set.train.empty()) sets.add(name, set, from);
   EK_CHECK(!sets.all.rows.empty(), kConfig, "data.files names no files to train on: say data.files.train");
   return std::move(sets.all);
 }

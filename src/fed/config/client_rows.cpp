@@ -189,21 +189,6 @@ Shards dealt_shards(const RunConfig& config, const tokenizer::Tokenizer& tokeniz
   return shards;
 }
 
-/// Checks that no file of training rows is there twice, because the epsilon of a row covers its use in one place.
-void check_rows_train_once(const Shards& shards) {
-  data::KnownFiles known;
-  const auto check = [&](const std::vector<std::string>& files) {
-    for (const auto& file : files) {
-      const auto same = known.with_content_of(file);
-      EK_CHECK(!same, kConfig, file, same == file ? " is there twice" : concat(" is a copy of ", same.value_or("")),
-               ": its rows would train twice, allowed where privacy.unit is \"example\": every file once");
-      known.add(file);
-    }
-  };
-  if (shards.files_of.empty()) check(shards.files);
-  for (const auto& files : shards.files_of) check(files);
-}
-
 }  // namespace
 
 ExperimentConfig without_rows(ExperimentConfig config) {
@@ -231,12 +216,26 @@ data::TaskRows training_set(const RunConfig& config, int64_t client) {
   return data::training_rows(config->data.task, config.rows(limit));
 }
 
+void check_rows_train_once(const Shards& shards, std::string_view where) {
+  data::KnownFiles known;
+  const auto check = [&](const std::vector<std::string>& files) {
+    for (const auto& file : files) {
+      const auto same = known.with_content_of(file);
+      EK_CHECK(!same, kData, file, same == file ? " is there twice" : concat(" is a copy of ", same.value_or("")),
+               ": its rows would train twice, allowed ", where, ": every file once");
+      known.add(file);
+    }
+  };
+  if (shards.files_of.empty()) check(shards.files);
+  for (const auto& files : shards.files_of) check(files);
+}
+
 Shards make_shards(const RunConfig& config, const tokenizer::Tokenizer& tokenizer, const models::ModelSpec& model) {
   check_positions(config, model);
   check_generated_rows(config->data);
   auto shards =
       config->clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);
-  if (config->privacy.unit == PrivacyUnit::kExample) check_rows_train_once(shards);
+  if (config->privacy.unit == PrivacyUnit::kExample) check_rows_train_once(shards, "where privacy.unit is \"example\"");
   return shards;
 }
 

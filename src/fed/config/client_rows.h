@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/example.h"
@@ -44,6 +45,12 @@ data::TaskRows training_set(const RunConfig& config, int64_t client);
 /// Checks that nodes can have the rows of a run: those that it divides are generated, or in folders of the nodes.
 /// \throws kConfig for files that the config names, which no node reads
 void check_rows_of_nodes(const ExperimentConfig& config);
+
+/// Checks that no file of training rows is there twice, also as a copy, because the epsilon of a row covers its use in
+/// one place.
+/// \param where  the setting or flag that protects single rows, for the message: "with --flag"
+/// \throws kData for such a file; kIo for one that cannot be read
+void check_rows_train_once(const Shards& shards, std::string_view where);
 
 /// Reads and tokenizes the training rows and divides them among the clients.
 /// \throws kConfig, kData for files that are missing or rows that cannot be read or divided. Errors in a client's own

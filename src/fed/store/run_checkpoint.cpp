@@ -49,6 +49,7 @@ void Checkpoint::begin() const {
 
 Commit Checkpoint::last() const {
   const auto marker = folder_ / kMarker;
+  EK_CHECK(!is_file(folder_), kCheckpoint, folder_.string(), " is a file, expected a folder: move it away");
   EK_CHECK(path_exists(marker), kCheckpoint, marker.string(), " is missing: every run has it from its beginning");
   return read_commit(marker);
 }
@@ -99,6 +100,7 @@ CommittedRound Checkpoint::read(int64_t round) const {
 
 std::vector<int64_t> Checkpoint::whole_rounds() const {
   std::vector<int64_t> whole = {0};
+  if (!is_folder(folder_)) return whole;
   for (const auto& entry : entries_if_there(folder_)) {
     const auto round = number_after(kRound, entry.filename().string());
     try {

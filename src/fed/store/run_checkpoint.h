@@ -67,7 +67,7 @@ class Checkpoint {
   /// Creates the folder and the marker of a run without rounds.
   void begin() const;
 
-  /// Reads the marker. \throws kCheckpoint when it is missing or damaged
+  /// Reads the marker. \throws kCheckpoint when it is missing or damaged, or a file is in the folder's place
   Commit last() const;
   /// Reads the last committed round.
   /// \throws kCheckpoint, kIo, kNumeric naming the damaged file, and the newest undamaged round

@@ -177,6 +177,20 @@ TEST_F(CheckpointFolder, EveryFlippedBitOfASnapshotIsReportedWithThePreviousRoun
   EXPECT_EQ(checkpoint.read().commit.round, 2);
 }
 
+TEST_F(CheckpointFolder, AFileInItsPlaceIsReportedWithARemedy) {
+  const auto file = path_ / "checkpoint";
+  write_file_atomic(file, "no folder");
+  const Checkpoint checkpoint(file);
+  EXPECT_REFUSAL(checkpoint.read(),
+                 concat("[checkpoint] ", file.string(), " is a file, expected a folder: move it away"));
+  EXPECT_REFUSAL(checkpoint.read(), "nothing was changed; no round can be gone on from");
+  EXPECT_REFUSAL(checkpoint.read(), "--resume --from-round 0");
+  fs::remove(file);
+  EXPECT_REFUSAL(checkpoint.read(), "commit.json is missing");
+  checkpoint.settle({});
+  EXPECT_EQ(checkpoint.read().commit.round, 0) << "as --from-round 0 does";
+}
+
 TEST_F(CheckpointFolder, ValuesOfTheWrongTypeNameTheFile) {
   write_sealed(path_ / "commit.json", {{"round", "two"}, {"record", ""}, {"files", OrderedJson::object()}});
   EXPECT_REFUSAL(Checkpoint(path_).last(), "[checkpoint] " + (path_ / "commit.json").string() + ": round is \"two\"");

@@ -235,10 +235,19 @@ TEST_F(Federation, ANodeThatHasTheFinalAdapterByTheAuditLogIsNotSentItAgain) {
   EXPECT_EQ(handed_out(out), (std::vector<int64_t>{0, 1, 2}));
   resume_ = true;
   over_ = false;
-  served(request("fedit", out, {"train.rounds=1"}));
+  constexpr std::string_view kNotSent = "nodes that have the final adapter by the audit log are not sent it again";
+  const auto log_of_resume = [&](const char* rounds) {
+    ::testing::internal::CaptureStderr();
+    served(request("fedit", out, {rounds}));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const auto finished = log_of_resume("train.rounds=1");
   EXPECT_EQ(handed_out(out), (std::vector<int64_t>{0, 1, 2}));
-  served(request("fedit", out, {"train.rounds=2"}));
+  EXPECT_NE(finished.find(kNotSent), std::string::npos) << finished;
+  EXPECT_NE(finished.find("copy adapter/ of the run folder"), std::string::npos) << finished;
+  const auto longer = log_of_resume("train.rounds=2");
   EXPECT_EQ(handed_out(out), (std::vector<int64_t>{0, 0, 1, 1, 2, 2})) << "another adapter";
+  EXPECT_EQ(longer.find(kNotSent), std::string::npos) << longer;
 }
 
 TEST_F(Federation, WhoCannotStoreTheFinalAdapterEndsWithAnError) {

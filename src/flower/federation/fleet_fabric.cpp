@@ -62,8 +62,17 @@ void FleetFabric::hand_out(const lora::EncodedPayload& adapter, const std::map<i
     return event != recorded.end() && event->second.key == member.key && event->second.digest == digest;
   };
   std::set<int64_t> without;
-  for (const auto& [client, member] : fleet_.roster.members())
-    if (!is_left_out(client) && !has_it(member)) without.insert(client);
+  std::vector<std::string> have_it;
+  for (const auto& [client, member] : fleet_.roster.members()) {
+    if (is_left_out(client)) continue;
+    if (has_it(member))
+      have_it.push_back(member.name);
+    else
+      without.insert(client);
+  }
+  if (!have_it.empty())
+    log::info("[serve] nodes that have the final adapter by the audit log are not sent it again (to one that lost it, ",
+              "copy adapter/ of the run folder): ", join(have_it));
   fed::Exchange nothing;
   nothing.on_lost = [](int64_t, const std::string&) {};
   Sessions sessions(fleet_, nothing);

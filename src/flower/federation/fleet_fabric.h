@@ -41,7 +41,8 @@ class FleetFabric : public fed::Fabric {
   /// Sends the run's final adapter to the nodes of all clients that have not left the run. Waits for nodes that are
   /// online. Nodes that stay offline for 10 s are named in a warning.
   /// \param adapter   encoded, from whole_adapter()
-  /// \param recorded  by client: the last event of kind kAdapter. A node that has this adapter does not get it again
+  /// \param recorded  by client: the last event of kind kAdapter. Nodes that have this adapter do not get it again, as
+  /// the log says
   void hand_out(const lora::EncodedPayload& adapter, const std::map<int64_t, fed::AuditEvent>& recorded);
   /// Reports the end of the run to all nodes. Nodes that do not answer within 10 s are skipped. Then waits until all
   /// nodes are offline, at most 3 s.

@@ -13,6 +13,7 @@
 #include "base/system/machine.h"
 #include "data/row_files.h"
 #include "fed/config/arithmetic.h"
+#include "fed/config/client_rows.h"
 #include "fed/round/adapter_readers.h"
 #include "fed/round/payload_check.h"
 #include "fed/run/contamination.h"
@@ -181,6 +182,7 @@ OwnExperiment experiment_for(const Offer& offer, const fed::RunConfig& config, c
     require_same_base(offer, e);
     passes_of_round(config, e.server.clients.at(static_cast<size_t>(offer.client)), options.limits);
     require_rows(e, offer.client, options.limits);
+    if (options.privacy.is_on()) fed::check_rows_train_once(e.fabric.shards, "with --privacy-epsilon");
     tests = own_test_rows(e, offer.client, options.limits, files, options.folder);
     content =
         content_digests(e, offer.client, scored_rows(e, offer.client).get(), salt_of_run(options.folder, offer.run));
