@@ -73,7 +73,8 @@ TEST_F(ClientRows, ARunWhoseRowsAllLoseTheirAnswerSaysSo) {
 TEST_F(ClientRows, PrivacyOfRowsAllowsEveryFileOnce) {
   const auto rows = file("rows.jsonl", {"is it good?", "is it old?"}),
              copy = file("copy.jsonl", {"is it good?", "is it old?"});
-  constexpr std::string_view kPrivate = "privacy={ unit = \"example\", delta = 1e-4, noise_multiplier = 1.0, clip = 0.1 }";
+  constexpr std::string_view kPrivate =
+      "privacy={ unit = \"example\", delta = 1e-4, noise_multiplier = 1.0, clip = 0.1 }";
   const auto of_copies = testing::refusal([&] { run_on(concat(rows, ", ", copy), kOneClient, kPrivate); });
   EXPECT_NE(of_copies.find("copy.jsonl is a copy of "), std::string::npos) << of_copies;
   EXPECT_NE(of_copies.find("its rows would train twice"), std::string::npos) << of_copies;
