@@ -95,10 +95,10 @@ void add_gradient_bias_command(CLI::App& program) {
   command->footer(
       "Example: evenkeel gradient-bias --run runs/demo-fedit --limit 64\n\n"
       "Compares the gradient of test rows with K experts per token, g_K, with that of K_max, grad F, for every K\n"
-      "of evaluate.budgets, layer by layer. B = grad F - g_K is the bias of the UB-SMoE paper's Theorem 4.1. Beside\n"
-      "it is what the corollary predicts from how often the experts are chosen. Measured are the gradient of all\n"
-      "rows, and those of single batches of train.batch_size rows, as of an optimiser step. With several runs, such\n"
-      "as the seeds of a study, values are means over the runs.");
+      "of evaluate.budgets: by layer, as the median over layers, and for all layers together. B = grad F - g_K is the\n"
+      "bias of the UB-SMoE paper's Theorem 4.1. Beside it is what the corollary predicts from how often the experts\n"
+      "are chosen. Measured are the gradient of all rows, and those of single batches of train.batch_size rows, as of\n"
+      "an optimiser step. With several runs, such as the seeds of a study, values are means over the runs.");
   command->add_option("--run", flags->runs, "run folder, once for each seed")->required();
   add_base_flag(*command, flags->base);
   flags->method.add_to(*command, "of the runs");
